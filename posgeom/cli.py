@@ -1,0 +1,428 @@
+"""The command line: it translates, and decides nothing.
+
+Results go to stdout, progress and notes to stderr.  Exit codes: 0, 1 for a bug, 2 for bad input.
+"""
+
+import json
+import sys
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from posgeom.errors import PosgeomError
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from posgeom.design import Design
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class GridType(click.ParamType[tuple[int, int]]):
+    """ROWSxCOLUMNS, such as 8x8."""
+
+    name = "ROWSxCOLUMNS"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> tuple[int, int]:
+        """(rows, columns) of "8x8"."""
+        if isinstance(value, tuple):
+            return value
+        rows, _, columns = str(value).lower().partition("x")
+        if not (rows.isdigit() and columns.isdigit()):
+            self.fail(f"{value!r} came; give ROWSxCOLUMNS, such as 8x8", param, ctx)
+        return int(rows), int(columns)
+
+
+class RankType(click.ParamType[int | str]):
+    """A number, or the name of a rule."""
+
+    name = "auto|INTEGER"
+
+    def convert(self, value: Any, param: Any, ctx: Any) -> int | str:
+        """An int where it is one."""
+        try:
+            return int(value)
+        except ValueError:
+            return str(value)
+
+
+READING = [
+    click.option("--text-field", metavar="NAME", help="Column that holds the texts or token ids."),
+    click.option(
+        "--group-field",
+        metavar="NAME",
+        help="Column that says which documents belong together; 'file' for text files.",
+    ),
+    click.option(
+        "--documents",
+        type=click.Choice(["line", "paragraph", "file"]),
+        default="line",
+        show_default=True,
+        help="What is a document in text files.",
+    ),
+    click.option("--split", metavar="NAME", help="Split of a data set."),
+    click.option("--config", metavar="NAME", help="Configuration of a data set on the hub."),
+    click.option(
+        "--encoding-errors",
+        type=click.Choice(["strict", "replace"]),
+        default="strict",
+        show_default=True,
+        help="What to do with bytes that are not UTF-8.",
+    ),
+    click.option(
+        "--ids-dtype",
+        type=click.Choice(["uint16", "uint32"]),
+        help="Type of the numbers in a .bin file; uint16 by default.",
+    ),
+]
+COUNTING = [
+    click.option(
+        "--tokenizer",
+        default="words",
+        show_default=True,
+        metavar="SPEC",
+        help="words, chars, bytes, a tokenizer.json or vocab.txt or folder, hf:NAME, "
+        "train:bpe:8192 (or wordpiece, unigram).",
+    ),
+    click.option("--special-tokens", is_flag=True, help="Add the tokenizer's special tokens."),
+    click.option(
+        "--positions",
+        type=int,
+        metavar="N",
+        help="How many positions; by default the most that 1,000 documents, or 5% of "
+        "them, reach, at most 512.",
+    ),
+    click.option(
+        "--align",
+        type=click.Choice(["start", "end", "packed", "grid"]),
+        default="start",
+        show_default=True,
+        help="Where position 0 lies.",
+    ),
+    click.option("--grid", type=GridType(), help="Two-dimensional positions, such as 8x8."),
+    click.option(
+        "--folds",
+        type=int,
+        default=16,
+        show_default=True,
+        metavar="K",
+        help="Folds of the documents, a power of two.",
+    ),
+]
+ESTIMATING = [
+    click.option(
+        "--estimator",
+        default="plugin",
+        show_default=True,
+        metavar="NAME",
+        help="plugin: distances of the observed frequencies.",
+    ),
+    click.option(
+        "--metric",
+        default="hellinger",
+        show_default=True,
+        metavar="NAME",
+        help="hellinger, hellinger-normalised, fisher-rao, jensen-shannon or total-variation.",
+    ),
+    click.option(
+        "--min-count",
+        type=int,
+        default=2,
+        show_default=True,
+        metavar="N",
+        help="Leave out positions with fewer tokens.",
+    ),
+]
+SCORING = [
+    click.option(
+        "--encoding",
+        "encodings",
+        multiple=True,
+        metavar="SPEC",
+        help="An encoding to score, such as rope:base=500000 or learned:wpe.npy; may be repeated.",
+    ),
+    click.option(
+        "--dim", type=int, default=128, show_default=True, metavar="D", help="Width of the model."
+    ),
+    click.option("--per-head", is_flag=True, help="Score each head of the bias encodings too."),
+    click.option("--seed", type=int, default=0, show_default=True, help="Seed of random rows."),
+]
+DESIGNING = [
+    click.option(
+        "--rank",
+        type=RankType(),
+        default="auto",
+        show_default=True,
+        help="Rank of the encoding; auto: the smallest with stress of 0.01 or less.",
+    ),
+    click.option(
+        "--norm",
+        type=float,
+        metavar="X",
+        help="Scale the encoding to rows of this root mean square norm.",
+    ),
+]
+QUIET = click.option("--quiet", is_flag=True, help="No progress and no notes.")
+FORCE = click.option("--force", is_flag=True, help="Replace an earlier run or file.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+def with_options(*groups: list[Any]) -> Callable[[F], F]:
+    """A command with all the options of the groups, in their order."""
+
+    def decorate(command: F) -> F:
+        for option in reversed([option for group in groups for option in group]):
+            command = option(command)
+        return command
+
+    return decorate
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.version_option(package_name="posgeom")
+def cli() -> None:
+    """Which positional encoding fits my corpus, and can I have a better one?
+
+    A SOURCE is a file (.txt .jsonl .json .csv .tsv .parquet .npy .bin, also .gz .bz2 .xz .zst),
+    a folder, a glob, - for standard input, hf:NAME, or a corpus that `posgeom corpora` lists.
+    """
+
+
+@cli.command("design")
+@click.argument("source")
+@with_options(READING, COUNTING, ESTIMATING, SCORING, DESIGNING)
+@click.option("--out", type=click.Path(), required=True, metavar="DIR", help="Folder to write.")
+@with_options([QUIET, FORCE, JSON])
+def design_command(
+    source: str, out: str, quiet: bool, force: bool, as_json: bool, **settings: Any
+) -> None:
+    """Count SOURCE, find its geometry, make an encoding for it, score the known ones."""
+    from posgeom.design import design
+    from posgeom.emit import check_out
+
+    check_out(out, force=force)  # before the work, not after it
+    made = design(source, **settings, progress=wants_progress(quiet))
+    made.save(out, force=force)
+    say(made.notes, quiet)
+    if as_json:
+        click.echo(json.dumps(summary(made) | {"out": out}))
+        return
+    show_scores(made.scores)
+    low = made.low_rank
+    click.echo(
+        f"\nshift-invariant floor {made.floor:.3f}: no encoding of offsets alone has less stress"
+        f"\nencoding: rank {low.rank}, {low.n_parameters:,} parameters in place of "
+        f"{made.geometry.n_positions * low.dim:,}"
+        f"\nwritten to {out}; look at {out}/report.html"
+    )
+    if made.geometry.estimator == "plugin":
+        say([PLUGIN_WARNING], quiet)
+
+
+PLUGIN_WARNING = (
+    "these are plug-in distances: they include sampling noise, on large vocabularies mostly "
+    "noise, which makes all positions look equally far apart"
+)
+
+
+@cli.command("count")
+@click.argument("source")
+@with_options(READING, COUNTING)
+@click.option("--out", type=click.Path(), required=True, metavar="FILE", help=".npz to write.")
+@with_options([QUIET, FORCE, JSON])
+def count_command(
+    source: str, out: str, quiet: bool, force: bool, as_json: bool, **settings: Any
+) -> None:
+    """Count the tokens of SOURCE by fold and position, and save the counts."""
+    from posgeom.counting import count_positions
+    from posgeom.emit import check_out_file, save_counts
+
+    check_out_file(out, force=force)
+    counts = count_positions(source, **settings, progress=wants_progress(quiet))
+    save_counts(counts, out, force=force)
+    say(counts.provenance.notes, quiet)
+    show_counts(counts, out, as_json)
+
+
+@cli.command("merge")
+@click.argument("files", nargs=-1, required=True, metavar="COUNTS...")
+@click.option("--out", type=click.Path(), required=True, metavar="FILE", help=".npz to write.")
+@with_options([FORCE, JSON])
+def merge_command(files: tuple[str, ...], out: str, force: bool, as_json: bool) -> None:
+    """Add saved counts; they must come from one tokenizer and one alignment."""
+    from functools import reduce
+    from operator import add
+
+    from posgeom.counts import PositionCounts
+    from posgeom.emit import check_out_file, save_counts
+
+    check_out_file(out, force=force)
+    counts = reduce(add, map(PositionCounts.load, files))
+    save_counts(counts, out, force=force)
+    show_counts(counts, out, as_json)
+
+
+@cli.command("score")
+@click.argument("source", metavar="SOURCE|COUNTS|RUN")
+@with_options(READING, COUNTING, ESTIMATING, SCORING, [QUIET, JSON])
+def score_command(
+    source: str, quiet: bool, as_json: bool, encodings: tuple[str, ...], **settings: Any
+) -> None:
+    """Rank encodings against a corpus, saved counts (.npz), or the folder of a run."""
+    from posgeom.design import default_encodings, geometry_of
+    from posgeom.scoring import score_encodings
+
+    scoring = {name: settings.pop(name) for name in ("dim", "per_head", "seed")}
+    geometry = geometry_of(source, **settings, progress=wants_progress(quiet))
+    wanted = encodings or (*default_encodings(scoring["dim"]), "mds")
+    scores = score_encodings(geometry, wanted, **scoring)
+    say(geometry.notes, quiet)
+    if as_json:
+        click.echo(json.dumps({"floor": geometry.floor, "scores": records(scores)}))
+        return
+    show_scores(scores)
+    click.echo(f"\nshift-invariant floor {geometry.floor:.3f}")
+
+
+@cli.command("encodings")
+def encodings_command() -> None:
+    """List the encodings that can be scored, with their options."""
+    from posgeom.designers import DESIGNERS
+    from posgeom.encodings import FAMILIES
+    from posgeom.encodings.registry import family_options
+
+    for family, cls in FAMILIES.items():
+        options = ",".join(f"{k}={v}" for k, (_, v) in family_options(cls).items())
+        click.echo(f"{family}:{options}\n    {first_sentence(cls.__doc__)}")
+    click.echo("learned:PATH[#KEY]\n    A table from a .npy, .npz or .safetensors file.")
+    for family, designer in DESIGNERS.items():
+        click.echo(f"{family}:rank=r\n    {first_sentence(designer.__doc__)}")
+
+
+@cli.command("corpora")
+def corpora_command() -> None:
+    """List the corpora that have a name."""
+    from posgeom.named import named_corpora
+
+    for name, about in named_corpora().items():
+        click.echo(f"{name}\n    {about['description']}")
+
+
+@cli.command("run")
+@click.argument("pipeline")
+@click.option(
+    "--out",
+    type=click.Path(),
+    default="reports",
+    show_default=True,
+    metavar="DIR",
+    help="Folder below which each stage writes its own.",
+)
+@with_options([QUIET, FORCE])
+def run_command(pipeline: str, out: str, quiet: bool, force: bool) -> None:
+    """Run a PIPELINE of stages (a TOML file, or the run.toml of a run); skip what is there."""
+    from posgeom.pipeline import run_pipeline
+
+    for folder, fresh in run_pipeline(pipeline, out, force=force, progress=wants_progress(quiet)):
+        click.echo(f"{folder}: {'written' if fresh else 'is there already, not run again'}")
+
+
+def wants_progress(quiet: bool) -> bool:
+    """Progress is for people at a terminal."""
+    return sys.stderr.isatty() and not quiet
+
+
+def say(notes: Any, quiet: bool) -> None:
+    """Notes on stderr, a line each."""
+    for note in () if quiet else notes:
+        click.echo(f"posgeom: {note}", err=True)
+
+
+def records(scores: "pd.DataFrame") -> list[dict[str, Any]]:
+    """The rows of a table as JSON values."""
+    rows: list[dict[str, Any]] = json.loads(scores.to_json(orient="records", double_precision=15))
+    return rows
+
+
+def summary(made: "Design") -> dict[str, Any]:
+    """A design as one JSON object."""
+    return {
+        "corpus": made.title,
+        "positions": made.geometry.n_positions,
+        "documents": made.counts.provenance.documents,
+        "tokens": made.counts.provenance.tokens,
+        "estimator": made.geometry.estimator,
+        "metric": made.geometry.metric,
+        "rank": made.low_rank.rank,
+        "dim": made.low_rank.dim,
+        "parameters": made.low_rank.n_parameters,
+        "floor": made.floor,
+        "scores": records(made.scores),
+        "notes": list(made.notes),
+    }
+
+
+def show_scores(scores: "pd.DataFrame") -> None:
+    """The columns that answer the question, best encoding first."""
+    shown = scores.sort_values("stress", kind="stable")[
+        ["encoding", "parameters", "stress", "stress_raw", "spearman", "monotonicity_violation"]
+    ]
+    heads = ["encoding", "parameters", "stress", "raw stress", "Spearman", "violations"]
+    click.echo(
+        shown.to_string(
+            index=False,
+            header=heads,
+            formatters={
+                "parameters": "{:,}".format,
+                "stress": "{:.4f}".format,
+                "stress_raw": "{:.4g}".format,
+                "spearman": "{:.3f}".format,
+                "monotonicity_violation": "{:.3f}".format,
+            },
+        )
+    )
+
+
+def show_counts(counts: Any, out: str, as_json: bool) -> None:
+    """What was counted."""
+    about = {"positions": counts.n_positions, "vocabulary": counts.vocab_size, "out": out}
+    if as_json:
+        click.echo(json.dumps(counts.provenance.as_dict() | about))
+        return
+    click.echo(
+        f"{counts.provenance.documents:,} documents, {counts.provenance.tokens:,} tokens, "
+        f"{counts.n_positions} positions, {counts.vocab_size:,} token types: written to {out}"
+    )
+
+
+def first_sentence(doc: str | None) -> str:
+    """The first sentence of a docstring, on one line."""
+    return " ".join((doc or "").split()).partition(".  ")[0].partition(". ")[0] + "."
+
+
+def main() -> None:
+    """Run the command line; bad input is one line on stderr and exit code 2."""
+    try:
+        # standalone_mode would print usage and hints on lines of their own
+        sys.exit(cli.main(standalone_mode=False) or 0)
+    except PosgeomError as error:
+        fail(str(error))
+    except click.ClickException as error:
+        fail(f"{error.format_message()} (posgeom --help)")
+    except click.Abort:
+        sys.exit(130)
+    except BrokenPipeError:  # the reader of stdout has gone, as `head` does
+        sys.stderr.close()
+        sys.exit(0)
+
+
+def fail(message: str) -> None:
+    """The message as one line on stderr; exit code 2."""
+    click.echo(f"posgeom: {' '.join(message.split())}", err=True)
+    sys.exit(2)
+
+
+if __name__ == "__main__":
+    main()

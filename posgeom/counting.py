@@ -1,0 +1,285 @@
+"""The streaming pass: from a corpus to its counts."""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from functools import lru_cache
+from hashlib import blake2b
+from os import PathLike
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+from tqdm import tqdm
+
+from posgeom.corpus import Corpus, Document, open_corpus
+from posgeom.counts import PositionCounts, Provenance, canonical, rename_columns
+from posgeom.errors import PosgeomError
+from posgeom.tokenizer import Tokenizer, load_tokenizer
+from posgeom.windows import Window
+
+IntArray = NDArray[np.int64]
+
+MOST_POSITIONS = 512  # counted where no number is given
+BATCH_DOCUMENTS, BATCH_SIZE = 2_000, 2_000_000  # documents, and characters or ids
+FLUSH = 4_000_000  # tokens between two merges into the sparse counts
+
+
+def count_positions(
+    corpus: str | PathLike[str] | Iterable[Any] | Corpus,
+    tokenizer: Any = "words",
+    positions: int | None = None,
+    align: str = "start",
+    *,
+    grid: tuple[int, int] | None = None,
+    folds: int = 16,
+    special_tokens: bool = False,
+    progress: bool = False,
+    **reading: Any,
+) -> PositionCounts:
+    """Count the tokens of a corpus by position, in one pass that holds no more than a batch.
+
+    corpus      a source string or path, an iterable of texts or of id sequences, or a Corpus
+    tokenizer   a spec, a path or an object, see load_tokenizer; not used where the corpus is ids
+    positions   n; by default the largest that 1,000 documents, or 5% of them, reach, at most 512
+    align       start, end or packed, see Window
+    grid        (rows, columns) for two-dimensional documents of rows·columns tokens
+    folds       a power of two; the fold of a document is a hash of its group, or of itself
+    reading     text_field, group_field, documents, split, …, see open_corpus
+
+    Raises PosgeomError for a source that cannot be read, for one without usable tokens or with a
+    single document, and for more positions than the longest document has.
+    """
+    source = open_corpus(corpus, **reading)
+    grid = grid or source.grid
+    n, align = _window_size(positions, align, grid, source)
+    if folds < 1 or folds & (folds - 1):
+        raise PosgeomError(f"--folds {folds} came; use a power of two, such as 16")
+    window = Window(n, align, folds)
+    pieces = (
+        None
+        if source.holds_ids
+        else load_tokenizer(tokenizer, source, special_tokens=special_tokens)
+    )
+    documents = source if source.stream is None else _blocks(source.stream, n, source.name)
+    tally = _Tally(window, pieces, folds)
+    with tqdm(unit=" documents", disable=not progress, leave=False, desc="count") as bar:
+        for batch in _batches(documents):
+            tally.add(batch)
+            bar.update(len(batch))
+    counts = tally.finish(source, special_tokens, grid)
+    _check_enough(counts, source)
+    if positions is None and grid is None:
+        return _usual_length(counts)
+    if positions is not None and positions > counts.provenance.longest and align != "packed":
+        longest = counts.provenance.longest
+        raise PosgeomError(
+            f"--positions {positions} came, the longest document has {longest} tokens; "
+            f"use --positions {longest} or less"
+        )
+    return counts
+
+
+class _Tally:
+    """Counts that grow batch by batch."""
+
+    def __init__(self, window: Window, tokenizer: Tokenizer | None, folds: int) -> None:
+        self.window, self.tokenizer = window, tokenizer
+        self.folds = folds
+        self.documents = np.zeros(folds, dtype=np.int64)
+        self.read = self.tokens = self.longest = self.fingerprint = 0
+        self.counts = csr_array((folds * window.n_positions, 1), dtype=np.int64)
+        self._pending: list[tuple[IntArray, IntArray]] = []
+        self._n_pending = 0
+
+    def add(self, batch: list[Document]) -> None:
+        """Count a batch of documents; those without content are passed over."""
+        self.read += len(batch)
+        usable = [d for d in batch if d.content is not None and len(d.content)]
+        if not usable:
+            return
+        ids, lengths = self._encode([d.content for d in usable])
+        keys = [_digest(d.content) for d in usable]
+        folds = np.array(
+            [
+                (_group_digest(d.group) if d.group is not None else key) % self.folds
+                for d, key in zip(usable, keys, strict=True)
+            ]
+        )
+        filled = lengths > 0
+        self.fingerprint += sum(key for key, full in zip(keys, filled, strict=True) if full)
+        self.documents += np.bincount(folds[filled], minlength=self.folds)
+        self.tokens += len(ids)
+        self.longest = max(self.longest, int(lengths.max()))
+        if self.window.align == "packed" and self.tokenizer is not None:
+            ids, lengths = _with_separators(ids, lengths, self.tokenizer.separator)
+        rows, kept = self.window.place(lengths, folds)
+        self._pending.append((rows[kept], ids[kept]))
+        self._n_pending += int(kept.sum())
+        if self._n_pending > FLUSH:
+            self._flush()
+
+    def _encode(self, contents: list[Any]) -> tuple[IntArray, IntArray]:
+        holds_text = isinstance(contents[0], str)
+        if any(isinstance(c, str) != holds_text for c in contents):
+            raise PosgeomError("the corpus mixes texts and token ids; give one kind")
+        if not holds_text:
+            lengths = np.array([len(c) for c in contents], dtype=np.int64)
+            return np.concatenate(contents).astype(np.int64), lengths
+        if self.tokenizer is None:
+            raise PosgeomError("the corpus was said to hold token ids and holds texts")
+        return self.tokenizer.encode(contents)
+
+    def _flush(self) -> None:
+        if not self._pending:
+            return
+        rows = np.concatenate([r for r, _ in self._pending])
+        ids = np.concatenate([i for _, i in self._pending])
+        width = max(self.counts.shape[1], int(ids.max(initial=0)) + 1)
+        new = coo_array((np.ones_like(ids), (rows, ids)), (self.counts.shape[0], width)).tocsr()
+        self.counts.resize(new.shape)
+        self.counts = self.counts + new
+        self._pending, self._n_pending = [], 0
+
+    def finish(
+        self, source: Corpus, special_tokens: bool, grid: tuple[int, int] | None
+    ) -> PositionCounts:
+        """The counts of all that was added."""
+        self._flush()
+        counts, vocabulary = canonical(self.counts), None
+        if self.tokenizer is not None:
+            vocabulary = self.tokenizer.vocabulary
+            counts.resize((counts.shape[0], len(vocabulary)))
+            if self.tokenizer.grows:  # sorted, so that the order of documents leaves no trace
+                order = np.argsort(np.array(vocabulary, dtype=object))
+                rank = np.empty_like(order)
+                rank[order] = np.arange(len(order))
+                counts = rename_columns(counts, rank, len(order))
+                vocabulary = tuple(sorted(vocabulary))
+        skipped = self.read - int(self.documents.sum())
+        notes = list(self.tokenizer.notes) if self.tokenizer is not None else []
+        if skipped:
+            notes.append(f"{skipped:,} of {self.read:,} documents hold nothing and were skipped")
+        if source.replaced:
+            notes.append(f"{source.replaced:,} byte sequences are not UTF-8 and were replaced")
+        return PositionCounts(
+            counts=counts,
+            n_folds=self.folds,
+            documents=self.documents,
+            vocabulary=vocabulary,
+            grid=grid,
+            provenance=Provenance(
+                sources=(source.name,),
+                tokenizer=self.tokenizer.name if self.tokenizer is not None else "ids",
+                tokenizer_digest=self.tokenizer.digest if self.tokenizer is not None else "ids",
+                special_tokens=special_tokens,
+                align=self.window.align,
+                documents=int(self.documents.sum()),
+                tokens=self.tokens,
+                longest=self.longest,
+                skipped=skipped,
+                replaced=source.replaced,
+                fingerprint=self.fingerprint % 2**128,
+                notes=tuple(notes),
+            ),
+        )
+
+
+def _window_size(
+    positions: int | None, align: str, grid: tuple[int, int] | None, source: Corpus
+) -> tuple[int, str]:
+    """How many positions to count, and the alignment: a grid brings its own."""
+    if source.stream is not None and align != "packed":
+        raise PosgeomError(
+            f"{source.name} is one packed stream of token ids; use --align packed, "
+            "or give rows of ids (a 2-D .npy, a list column)"
+        )
+    if grid is None:
+        if align == "grid":
+            raise PosgeomError("--align grid came without its size; add --grid ROWSxCOLUMNS")
+        return (MOST_POSITIONS if positions is None else positions), align
+    cells = grid[0] * grid[1]
+    if min(grid) < 1 or (positions is not None and positions != cells) or align == "packed":
+        raise PosgeomError(
+            f"a grid of {grid[0]}x{grid[1]} has its own positions and alignment; "
+            "leave --positions and --align out"
+        )
+    return cells, "grid"
+
+
+def _check_enough(counts: PositionCounts, source: Corpus) -> None:
+    documents = counts.provenance.documents
+    if not documents:
+        raise PosgeomError(
+            f"{source.name} holds no usable token ({counts.provenance.skipped:,} documents were "
+            "read, all of them empty); give a corpus with text"
+        )
+    if documents == 1:
+        raise PosgeomError(
+            f"{source.name} is one document, and nothing can be estimated from it; give more, "
+            "or cut it with --documents line or paragraph, or use --align packed on token ids"
+        )
+    if counts.provenance.longest < 2:
+        raise PosgeomError(
+            f"no document of {source.name} has two tokens; distances need two positions"
+        )
+
+
+def _usual_length(counts: PositionCounts) -> PositionCounts:
+    """Counts of the largest n that 1,000 documents, or 5% of them, reach; with a note."""
+    packed = counts.provenance.align == "packed"
+    enough = 1_000 if packed else max(2, min(1_000, -(-counts.provenance.documents // 20)))
+    if packed:  # blocks of n split exactly into two blocks of n/2
+        while counts.n_positions > 16 and counts.totals[-1] < enough:
+            counts = counts.halved()
+        n = counts.n_positions
+    else:
+        n = max(2, int((counts.totals >= enough).sum()))
+        counts = counts.first(n)
+    what = "blocks" if packed else "documents"
+    note = f"positions: {n}, which {counts.totals[-1]:,} {what} reach (--positions to choose)"
+    provenance = replace(counts.provenance, notes=(*counts.provenance.notes, note))
+    return replace(counts, provenance=provenance)
+
+
+def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
+    batch: list[Document] = []
+    size = 0
+    for document in documents:
+        batch.append(document)
+        size += len(document.content) if document.content is not None else 0
+        if len(batch) >= BATCH_DOCUMENTS or size >= BATCH_SIZE:
+            yield batch
+            batch, size = [], 0
+    if batch:
+        yield batch
+
+
+def _blocks(stream: NDArray[Any], n: int, name: str) -> Iterator[Document]:
+    """A packed stream as documents of whole blocks of n, each a group of its own.
+
+    Neighbouring blocks are alike, so a document is a run of them: about 4,096 runs, so that
+    every fold has its share.
+    """
+    run = n * max(1, min(65_536 // n, len(stream) // n // 4_096))
+    for start in range(0, len(stream), run):
+        yield Document(np.asarray(stream[start : start + run]), f"{name}#{start}")
+
+
+def _with_separators(ids: IntArray, lengths: IntArray, separator: int) -> tuple[IntArray, IntArray]:
+    """A separator behind each document."""
+    return np.insert(ids, np.cumsum(lengths), separator), lengths + 1
+
+
+def _digest(content: Any) -> int:
+    raw = (
+        content.encode("utf-8", "surrogatepass")
+        if isinstance(content, str)
+        else np.asarray(content).astype("<i8").tobytes()
+    )
+    return int.from_bytes(blake2b(raw, digest_size=16).digest(), "little")
+
+
+@lru_cache(maxsize=4_096)
+def _group_digest(group: str) -> int:
+    return _digest(group)

@@ -1,0 +1,280 @@
+"""Token counts by fold, position and token: all that the geometry needs of a corpus."""
+
+import json
+from dataclasses import dataclass, field, fields, replace
+from os import PathLike
+from pathlib import Path
+from typing import Any, BinaryIO, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import coo_array, csr_array
+
+from posgeom.errors import PosgeomError
+
+IntArray = NDArray[np.int64]
+
+_FORMAT = 1  # of the saved file
+
+
+@dataclass(frozen=True)
+class Provenance:
+    """Where counts come from.  Sums over shards, so that merged counts say what they hold.
+
+    fingerprint is the sum mod 2^128 of a digest of each document: the same for every order and
+    every way of cutting the corpus into shards.
+    """
+
+    sources: tuple[str, ...] = ()
+    tokenizer: str = ""
+    tokenizer_digest: str = ""
+    special_tokens: bool = False
+    align: str = "start"
+    documents: int = 0
+    tokens: int = 0
+    longest: int = 0
+    skipped: int = 0
+    replaced: int = 0
+    fingerprint: int = 0
+    notes: tuple[str, ...] = ()
+
+    def __add__(self, other: Self) -> "Provenance":
+        for key in ("tokenizer_digest", "special_tokens", "align"):
+            mine, theirs = getattr(self, key), getattr(other, key)
+            if mine != theirs:
+                raise PosgeomError(
+                    f"counts with {key} {mine!r} and {theirs!r} cannot be added "
+                    f"(tokenizers {self.tokenizer} and {other.tokenizer}); "
+                    "count both corpora in the same way"
+                )
+        return replace(
+            self,
+            sources=tuple(sorted({*self.sources, *other.sources})),
+            documents=self.documents + other.documents,
+            tokens=self.tokens + other.tokens,
+            longest=max(self.longest, other.longest),
+            skipped=self.skipped + other.skipped,
+            replaced=self.replaced + other.replaced,
+            fingerprint=(self.fingerprint + other.fingerprint) % 2**128,
+            notes=tuple(dict.fromkeys(self.notes + other.notes)),
+        )
+
+    def as_dict(self) -> dict[str, Any]:
+        """Plain values for JSON and TOML; the fingerprint in hexadecimal."""
+        values = {f.name: getattr(self, f.name) for f in fields(self)}
+        return values | {
+            "sources": list(self.sources),
+            "notes": list(self.notes),
+            "fingerprint": f"{self.fingerprint:032x}",
+        }
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> Self:
+        """The inverse of as_dict."""
+        plain = {
+            "sources": tuple(values["sources"]),
+            "notes": tuple(values["notes"]),
+            "fingerprint": int(values["fingerprint"], 16),
+        }
+        return cls(**values | plain)
+
+
+@dataclass(frozen=True, eq=False)
+class PositionCounts:
+    """How often each token stands at each position, in K folds of the documents.
+
+    counts       (K·n, V) sparse int64; row k·n + i is position i in fold k
+    n_folds      K, a power of two; a document's fold is a hash of its group modulo K
+    documents    (K,) documents a fold
+    vocabulary   V token strings, or None where the ids are all that is known
+    grid         (rows, columns) with rows·columns = n for two-dimensional positions
+
+    Counts of two corpora add: counting a, counting b and adding equals counting both.
+    """
+
+    counts: csr_array = field(repr=False)
+    n_folds: int
+    documents: IntArray = field(repr=False)
+    vocabulary: tuple[str, ...] | None = field(default=None, repr=False)
+    grid: tuple[int, int] | None = None
+    provenance: Provenance = Provenance()
+
+    def __post_init__(self) -> None:
+        K, rows = self.n_folds, self.counts.shape[0]
+        if K < 1 or K & (K - 1) or rows % K:
+            raise PosgeomError(f"{K} folds over {rows} rows; folds must be a power of two")
+        if self.grid is not None and self.grid[0] * self.grid[1] != self.n_positions:
+            raise PosgeomError(f"grid {self.grid} does not hold {self.n_positions} positions")
+
+    @property
+    def n_positions(self) -> int:
+        """n, the number of positions counted."""
+        return int(self.counts.shape[0]) // self.n_folds
+
+    @property
+    def vocab_size(self) -> int:
+        """V, the number of different tokens that the counts have room for."""
+        return int(self.counts.shape[1])
+
+    @property
+    def pooled(self) -> csr_array:
+        """(n, V) counts over all folds."""
+        return self.folded(1).counts
+
+    @property
+    def totals(self) -> IntArray:
+        """(n,) tokens a position."""
+        return self.fold_totals.sum(axis=0)
+
+    @property
+    def fold_totals(self) -> IntArray:
+        """(K, n) tokens a fold and position."""
+        sums: IntArray = np.asarray(self.counts.sum(axis=1), dtype=np.int64)
+        return sums.reshape(self.n_folds, self.n_positions)
+
+    def folded(self, n_folds: int) -> Self:
+        """The same counts in fewer folds: fold k goes to fold k mod n_folds.
+
+        Raises PosgeomError unless n_folds is a power of two up to K.
+        """
+        n, K = self.n_positions, self.n_folds
+        if not 1 <= n_folds <= K or n_folds & (n_folds - 1):
+            raise PosgeomError(f"{K} folds cannot become {n_folds}; use a power of two up to {K}")
+        counts = sum_by_row(self.counts, np.arange(K * n) % (n_folds * n), n_folds * n)
+        documents = self.documents.reshape(-1, n_folds).sum(axis=0)
+        return replace(self, counts=counts, n_folds=n_folds, documents=documents)
+
+    def first(self, n_positions: int) -> Self:
+        """The same counts of the first n_positions positions."""
+        n, K = self.n_positions, self.n_folds
+        if not 1 <= n_positions <= n:
+            raise PosgeomError(
+                f"{n_positions} positions were asked, the longest document has {n} tokens; "
+                f"use --positions {n} or less"
+            )
+        rows = np.arange(K * n).reshape(K, n)[:, :n_positions].ravel()
+        return replace(self, counts=self.counts[rows], grid=None)
+
+    def halved(self) -> Self:
+        """Packed counts for blocks half as long: position i + n/2 becomes position i."""
+        n, K = self.n_positions, self.n_folds
+        half = n // 2
+        rows = np.arange(K * n)
+        target = rows // n * half + rows % n % half
+        return replace(self, counts=sum_by_row(self.counts, target, K * half))
+
+    def __add__(self, other: Self) -> "PositionCounts":
+        if (self.n_folds, self.grid) != (other.n_folds, other.grid):
+            raise PosgeomError(
+                f"counts in {self.n_folds} folds (grid {self.grid}) and {other.n_folds} folds "
+                f"(grid {other.grid}) cannot be added; count both corpora in the same way"
+            )
+        provenance = self.provenance + other.provenance
+        a, b, vocabulary = _one_vocabulary(self, other)
+        n = max(self.n_positions, other.n_positions)
+        rows, columns = self.n_folds * n, max(a.shape[1], b.shape[1])
+        total = sum(
+            (_spread(c, self.n_folds, n, columns) for c in (a, b)),
+            csr_array((rows, columns), dtype=np.int64),
+        )
+        return replace(
+            self,
+            counts=canonical(total),
+            documents=self.documents + other.documents,
+            vocabulary=vocabulary,
+            provenance=provenance,
+        )
+
+    def save(self, file: str | PathLike[str] | BinaryIO) -> None:
+        """Write a compressed .npz without pickled objects; equal counts give equal bytes."""
+        text = {
+            "format": _FORMAT,
+            "n_folds": self.n_folds,
+            "grid": self.grid,
+            "vocabulary": self.vocabulary,
+            "provenance": self.provenance.as_dict(),
+        }
+        np.savez_compressed(
+            file,
+            data=self.counts.data,
+            indices=self.counts.indices,
+            indptr=self.counts.indptr,
+            shape=np.array(self.counts.shape),
+            documents=self.documents,
+            # JSON bytes: a NumPy string array would be as wide as the longest token
+            about=np.frombuffer(json.dumps(text).encode(), dtype=np.uint8),
+        )
+
+    @classmethod
+    def load(cls, file: str | PathLike[str] | BinaryIO) -> Self:
+        """Counts that `save` wrote; PosgeomError for a file that holds none."""
+        if isinstance(file, str | PathLike) and not Path(file).is_file():
+            raise PosgeomError(f"counts {file} are not there; give a file that was saved by count")
+        try:
+            with np.load(file, allow_pickle=False) as saved:
+                about = json.loads(saved["about"].tobytes())
+                counts = csr_array(
+                    (saved["data"], saved["indices"], saved["indptr"]), tuple(saved["shape"])
+                )
+                counts.check_format()
+                return cls(
+                    counts=counts,
+                    n_folds=about["n_folds"],
+                    documents=saved["documents"],
+                    vocabulary=tuple(about["vocabulary"]) if about["vocabulary"] else None,
+                    grid=tuple(about["grid"]) if about["grid"] else None,
+                    provenance=Provenance.from_dict(about["provenance"]),
+                )
+        except PosgeomError:
+            raise
+        except Exception as error:  # zip, JSON and array faults: all mean the same to a reader
+            raise PosgeomError(f"{file} holds no position counts: {error}") from error
+
+
+def sum_by_row(counts: csr_array, target: IntArray, n_rows: int) -> csr_array:
+    """(n_rows, V): row r of counts added to row target[r]."""
+    entries = counts.tocoo()
+    moved = coo_array((entries.data, (target[entries.row], entries.col)), (n_rows, counts.shape[1]))
+    return canonical(moved)
+
+
+def canonical(counts: coo_array | csr_array) -> csr_array:
+    """Counts as int64 CSR with sorted indices and no zeros: equal counts are equal arrays."""
+    C = csr_array(counts, dtype=np.int64)
+    C.sum_duplicates()
+    C.eliminate_zeros()
+    return C
+
+
+def _spread(counts: csr_array, K: int, n: int, columns: int) -> csr_array:
+    """(K·n, columns): counts of fewer positions and tokens laid into a wider frame."""
+    entries, own = counts.tocoo(), counts.shape[0] // K
+    rows = entries.row // own * n + entries.row % own
+    return csr_array((entries.data, (rows, entries.col)), (K * n, columns))
+
+
+def _one_vocabulary(
+    a: PositionCounts, b: PositionCounts
+) -> tuple[csr_array, csr_array, tuple[str, ...] | None]:
+    """The counts of a and b over one vocabulary: their own if equal, else the sorted union."""
+    if a.vocabulary == b.vocabulary:
+        return a.counts, b.counts, a.vocabulary
+    if a.vocabulary is None or b.vocabulary is None:
+        raise PosgeomError(
+            "counts of tokens and counts of bare ids cannot be added; use one tokenizer for both"
+        )
+    vocabulary = tuple(sorted({*a.vocabulary, *b.vocabulary}))
+    column = {token: i for i, token in enumerate(vocabulary)}
+    counts = [
+        rename_columns(c.counts, np.array([column[t] for t in c.vocabulary or ()]), len(column))
+        for c in (a, b)
+    ]
+    return counts[0], counts[1], vocabulary
+
+
+def rename_columns(counts: csr_array, target: IntArray, n_columns: int) -> csr_array:
+    """(rows, n_columns): column v of counts moved to column target[v]."""
+    entries = counts.tocoo()
+    return canonical(
+        coo_array((entries.data, (entries.row, target[entries.col])), (counts.shape[0], n_columns))
+    )

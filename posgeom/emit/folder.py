@@ -1,0 +1,189 @@
+"""A run as a folder, written whole or not at all."""
+
+import json
+import platform
+import shutil
+import sys
+import tempfile
+import tomllib
+from importlib.metadata import version
+from os import PathLike
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posgeom.counts import PositionCounts
+from posgeom.emit.tensors import read_tensors, write_tensors
+from posgeom.errors import PosgeomError
+from posgeom.geometry import Geometry
+
+if TYPE_CHECKING:
+    from posgeom.design import Design
+
+FILES = (
+    "counts.npz",
+    "geometry.npz",
+    "encoding.safetensors",
+    "scores.csv",
+    "report.html",
+    "figures",
+    "run.toml",
+    "provenance.json",
+    "tokenizer.json",
+)
+LIBRARIES = ("numpy", "scipy", "pandas", "tokenizers", "safetensors", "matplotlib")
+
+
+def check_out(folder: str | PathLike[str], *, force: bool = False) -> Path:
+    """The folder as a path, once a run may be written there.
+
+    Raises PosgeomError where it is a file or holds anything, unless `force` is given and all
+    that it holds are the files of an earlier run.
+    """
+    out = Path(folder)
+    if out.exists() and not out.is_dir():
+        raise PosgeomError(f"--out {out} is a file; give a folder")
+    held = sorted(p.name for p in out.iterdir()) if out.exists() else []
+    if held and not force:
+        raise PosgeomError(
+            f"--out {out} already holds {held[0]}; give another folder, or --force to replace a run"
+        )
+    foreign = [name for name in held if name not in FILES]
+    if foreign:
+        raise PosgeomError(
+            f"--out {out} holds {foreign[0]}, which is no file of a run; --force replaces runs "
+            "only, give another folder"
+        )
+    return out
+
+
+def save_design(design: "Design", folder: str | PathLike[str], *, force: bool = False) -> Path:
+    """Write a design to a temporary folder beside the final one, then rename it."""
+    from posgeom.report import write_report
+
+    out = check_out(folder, force=force)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    try:
+        partial.chmod(0o755)  # mkdtemp's folder is for its owner alone
+        design.counts.save(partial / "counts.npz")
+        write_geometry(design.geometry, partial / "geometry.npz")
+        write_tensors(design, partial / "encoding.safetensors")
+        design.scores.to_csv(partial / "scores.csv", index=False, lineterminator="\n")
+        (partial / "run.toml").write_text(run_toml(design), encoding="utf-8")
+        (partial / "provenance.json").write_text(
+            json.dumps(provenance(design), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+        )
+        if design.tokenizer is not None:
+            (partial / "tokenizer.json").write_text(design.tokenizer, encoding="utf-8")
+        write_report(design, partial)
+        if out.exists():
+            shutil.rmtree(out)
+        partial.rename(out)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
+    return out
+
+
+def check_out_file(file: str | PathLike[str], *, force: bool = False) -> Path:
+    """The file as a path, once it may be written; PosgeomError where it is there, or a folder."""
+    out = Path(file)
+    if out.is_dir() or (out.exists() and not force):
+        what = "is a folder" if out.is_dir() else "is there already"
+        raise PosgeomError(f"--out {out} {what}; give another file, or --force to replace it")
+    return out
+
+
+def save_counts(counts: PositionCounts, file: str | PathLike[str], *, force: bool = False) -> None:
+    """Write counts under a temporary name beside the final one, then rename them."""
+    out = check_out_file(file, force=force)
+    out.parent.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as partial:
+        counts.save(Path(partial) / "counts.npz")
+        (Path(partial) / "counts.npz").rename(out)
+
+
+def load_design(folder: str | PathLike[str]) -> dict[str, Any]:
+    """The fields of a Design from the folder of a run; PosgeomError if it holds none."""
+    import pandas as pd
+
+    out = Path(folder)
+    needed = (*FILES[:4], "run.toml", "provenance.json")
+    missing = [name for name in needed if not (out / name).is_file()]
+    if missing:
+        raise PosgeomError(f"{out} is not the folder of a run: it has no {missing[0]}")
+    tokenizer = out / "tokenizer.json"
+    stage = tomllib.loads((out / "run.toml").read_text(encoding="utf-8"))["stage"][0]
+    factors, _ = read_tensors(out / "encoding.safetensors")
+    return {
+        "counts": PositionCounts.load(out / "counts.npz"),
+        "geometry": read_geometry(out / "geometry.npz"),
+        "low_rank": factors,
+        "scores": pd.read_csv(out / "scores.csv", keep_default_na=False),
+        "settings": {key: value for key, value in stage.items() if key != "job"},
+        "provenance": json.loads((out / "provenance.json").read_text(encoding="utf-8")),
+        "tokenizer": tokenizer.read_text(encoding="utf-8") if tokenizer.is_file() else None,
+    }
+
+
+def write_geometry(geometry: Geometry, file: str | PathLike[str]) -> None:
+    """Write a geometry as .npz: arrays by name, the rest as JSON bytes; nothing pickled."""
+    about = {
+        "metric": geometry.metric,
+        "estimator": geometry.estimator,
+        "grid": geometry.grid,
+        "left_out": geometry.left_out,
+        "notes": geometry.notes,
+    }
+    np.savez_compressed(
+        file,
+        distances=geometry.distances,
+        squared_distances=geometry.squared,
+        totals=geometry.totals,
+        positions=geometry.positions,
+        about=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
+    )
+
+
+def read_geometry(file: str | PathLike[str]) -> Geometry:
+    """A geometry that write_geometry wrote; PosgeomError for a file that holds none."""
+    try:
+        with np.load(file, allow_pickle=False) as saved:
+            about = json.loads(saved["about"].tobytes())
+            return Geometry(
+                squared=saved["squared_distances"],
+                totals=saved["totals"],
+                positions=saved["positions"],
+                metric=about["metric"],
+                estimator=about["estimator"],
+                grid=tuple(about["grid"]) if about["grid"] else None,
+                left_out=tuple(about["left_out"]),
+                notes=tuple(about["notes"]),
+            )
+    except Exception as error:  # zip, JSON and array faults: all mean the same to a reader
+        raise PosgeomError(f"{file} holds no geometry: {error}") from error
+
+
+def run_toml(design: "Design") -> str:
+    """The settings as a pipeline of one stage."""
+    import tomli_w
+
+    head = (
+        f"# posgeom {version('posgeom')}: `posgeom run` of this file makes the same again.\n"
+        if "source" in design.settings
+        else "# The corpus came from a Python program: set `source` before `posgeom run`.\n"
+    )
+    return head + tomli_w.dumps({"stage": [{"job": "design"} | design.settings]})
+
+
+def provenance(design: "Design") -> dict[str, Any]:
+    """What the run was made from and with: JSON values."""
+    return {
+        "posgeom": version("posgeom"),
+        "python": platform.python_version(),
+        "platform": platform.platform(),
+        "libraries": {name: version(name) for name in LIBRARIES},
+        "command": sys.argv,
+    } | design.provenance

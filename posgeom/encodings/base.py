@@ -1,0 +1,85 @@
+"""What every encoding can say of itself."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from posgeom.errors import PosgeomError
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Encoding(ABC):
+    """A rule that tells positions apart, and the distance it puts between them.
+
+    spec is the string that makes it again, and its name in every table.
+    """
+
+    family: ClassVar[str]
+    spec: str = ""
+
+    @property
+    def name(self) -> str:
+        """The spec, or the family where there is none."""
+        return self.spec or self.family
+
+    @property
+    def n_parameters(self) -> int:
+        """Trained or stored numbers that the encoding adds to a model."""
+        return 0
+
+    @property
+    def max_positions(self) -> int | None:
+        """How many positions it knows; None where it is defined everywhere."""
+        return None
+
+    @property
+    def shift_invariant(self) -> bool:
+        """Whether the distance depends on the offset of two positions alone."""
+        return True
+
+    @property
+    def note(self) -> str:
+        """What a reader of its row in a table should know; may be empty."""
+        return ""
+
+    @abstractmethod
+    def distances(self, positions: ArrayLike) -> FloatArray:
+        """(n, n) distances between the positions (n,), symmetric, 0 on the diagonal."""
+
+
+def as_positions(positions: ArrayLike) -> NDArray[Any]:
+    """Positions (n,) as integers or float64; PosgeomError if they are neither or not finite."""
+    x = np.atleast_1d(np.asarray(positions))
+    if x.ndim != 1 or x.dtype.kind not in "iuf":
+        raise PosgeomError(
+            f"positions came as {x.dtype} of shape {x.shape}; give a vector of numbers"
+        )
+    if x.dtype.kind == "f" and not np.isfinite(x).all():
+        raise PosgeomError("positions hold NaN or infinity; give finite numbers")
+    return x if x.dtype.kind == "f" else x.astype(np.int64)
+
+
+def distances_by_offset(f: Callable[[FloatArray], FloatArray], positions: ArrayLike) -> FloatArray:
+    """(n, n) distances f(|i − j|): each offset is computed once, so equal ones tie exactly."""
+    x = as_positions(positions)
+    offsets = np.abs(x[:, None] - x[None, :])
+    if offsets.dtype.kind == "i" and offsets.max(initial=0) < 4 * max(1, len(x)):
+        return f(np.arange(offsets.max(initial=0) + 1, dtype=np.float64))[offsets]
+    distinct, where = np.unique(offsets, return_inverse=True)
+    return f(distinct.astype(np.float64))[where].reshape(offsets.shape)
+
+
+def distances_between_rows(X: FloatArray) -> FloatArray:
+    """(n, n) Euclidean distances between the rows of X (n, d)."""
+    X = X - X.mean(axis=0)  # distances are unchanged, and close rows of a far table do not cancel
+    squares = (X * X).sum(axis=1)
+    D = np.sqrt(np.maximum(squares[:, None] + squares[None, :] - 2 * (X @ X.T), 0))
+    D = (D + D.T) / 2
+    np.fill_diagonal(D, 0)
+    return D

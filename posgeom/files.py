@@ -1,0 +1,216 @@
+"""Where the rows of a corpus lie: files of any fsspec file system, their bytes, and tables.
+
+Whatever a corpus is read from is a `Table`: it tells its columns, and streams its rows with only
+the columns asked for.  A format whose rows are one value each (lines of text, rows of ids) has
+the one column `None`.
+"""
+
+import io
+import lzma
+import os
+import re
+import shutil
+import tempfile
+import zlib
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import PurePosixPath
+from typing import Any, BinaryIO, NamedTuple, cast
+from urllib.parse import urlsplit
+
+from posgeom.errors import PosgeomError
+
+CHUNK = 1 << 16  # bytes read at a time
+FAMILIES = {
+    ".txt": "text",
+    ".json": "json",
+    ".jsonl": "json",
+    ".ndjson": "json",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".npy": "npy",
+    ".bin": "bin",
+}
+COMPRESSIONS = {".gz": "gzip", ".bz2": "bz2", ".xz": "xz", ".zst": "zstd"}
+
+Columns = dict[str | None, str]  # column -> "text", "ids", "other", or "empty" (only nulls seen)
+Names = Sequence[str | None]
+Row = tuple[object, ...]
+
+
+@dataclass
+class Reading:
+    """How text is read in one pass, and what the pass met."""
+
+    documents: str = "line"
+    encoding_errors: str = "strict"
+    replaced: int = 0
+
+
+class Table(NamedTuple):
+    """Rows under named columns: one file, a saved data set or a data set of the hub."""
+
+    name: str
+    columns: Callable[[Reading], Columns]  # empty where there is no row
+    rows: Callable[[Names, Reading], Iterator[Row]]
+
+
+class File(NamedTuple):
+    """A file on any fsspec file system; `relative` is its name below the folder it came from."""
+
+    fs: Any
+    path: str
+    relative: str
+
+    @property
+    def suffixes(self) -> tuple[str, str]:
+        """The suffix of the format and of the compression; "" where there is none."""
+        # An address may carry a query: .../train.jsonl?download=true
+        path = PurePosixPath(urlsplit(self.path).path if "://" in self.path else self.path)
+        packed = path.suffix.lower() if path.suffix.lower() in COMPRESSIONS else ""
+        return (path.with_suffix("") if packed else path).suffix.lower(), packed
+
+    @property
+    def format(self) -> str:
+        """The family of the format: text, json, csv, parquet, npy or bin."""
+        return FAMILIES.get(self.suffixes[0], "text")
+
+
+def find_files(source: str) -> tuple[str, list[File]]:
+    """Where a path, glob, folder or fsspec address leads: its full name, and the files there.
+
+    Folders are searched through.  Hidden files are left out, and so are empty ones, as long as
+    others stand beside them.  An empty list means that nothing is there.
+    """
+    from fsspec.core import url_to_fs
+    from fsspec.implementations.local import LocalFileSystem
+
+    fs: Any
+    if os.path.exists(source) or not ("://" in source or "::" in source):
+        fs = LocalFileSystem()
+        path = name = os.path.abspath(os.path.expanduser(source))
+    else:
+        name = source
+        try:
+            fs, path = url_to_fs(source)
+        except (ImportError, OSError, ValueError) as error:
+            raise PosgeomError(f"cannot open {source}: {first_line(error)}") from error
+    try:
+        if fs.isfile(path):
+            return name, [File(fs, path, PurePosixPath(path).name)]
+        if fs.isdir(path):
+            found, base = fs.find(path, detail=True), path
+        elif fs.exists(path):
+            raise PosgeomError(f"{source} is neither file nor folder; pipe it in, with SOURCE -")
+        elif any(mark in path for mark in "*?["):
+            fixed = re.split(r"[*?\[]", path, maxsplit=1)[0]
+            found, base = fs.glob(path, detail=True), fixed.rpartition("/")[0]
+        else:
+            return name, []
+    except OSError as error:
+        raise PosgeomError(f"cannot open {source}: {reason(error)}") from error
+    sizes = {
+        File(fs, path, path.removeprefix(base).lstrip("/")): entry.get("size")
+        for path, entry in sorted(found.items())
+        if entry["type"] == "file"
+    }
+    shown = {f: n for f, n in sizes.items() if not re.search(r"(^|/)\.", f.relative)}
+    return name, [file for file, size in shown.items() if size != 0] or list(shown)
+
+
+class ZstdFrames(io.RawIOBase):
+    """The bytes of a .zst file, over all its frames.
+
+    The stream reader of `zstandard`, which fsspec takes, stops without a word after the first
+    frame and at a cut end.  Raises EOFError where the file ends within a frame.
+    """
+
+    def __init__(self, packed: BinaryIO) -> None:
+        self.packed = packed
+        self.frame: Any = None
+        self.ready = memoryview(b"")
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, target: Any) -> int:
+        while not self.ready and self._advance():
+            pass
+        n = min(len(target), len(self.ready))
+        target[:n], self.ready = self.ready[:n], self.ready[n:]
+        return n
+
+    def _advance(self) -> bool:
+        import zstandard
+
+        inside = self.frame is not None and not self.frame.eof
+        spare = b"" if self.frame is None or inside else self.frame.unused_data
+        chunk = spare or self.packed.read(1 << 12)  # small: it may unpack to a thousand times that
+        if not chunk:
+            if inside:
+                raise EOFError("the file ends within a frame")
+            return False
+        if not inside:
+            self.frame = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
+        try:
+            self.ready = memoryview(self.frame.decompress(chunk))
+        except zstandard.ZstdError as error:
+            raise EOFError(str(error)) from None
+        return True
+
+
+@contextmanager
+def open_bytes(file: File) -> Iterator[BinaryIO]:
+    """The uncompressed bytes of a file; what goes wrong with them is a PosgeomError."""
+    from fsspec.core import OpenFile
+
+    kind = COMPRESSIONS.get(file.suffixes[1])
+    try:
+        with OpenFile(file.fs, file.path, "rb", None if kind == "zstd" else kind) as data:
+            yield cast(BinaryIO, io.BufferedReader(ZstdFrames(data)) if kind == "zstd" else data)
+    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
+        if kind and getattr(error, "errno", None) is None:
+            raise PosgeomError(
+                f"{file.path} is not a whole {kind} file ({first_line(error)}); "
+                "mend the file or its suffix"
+            ) from error
+        raise PosgeomError(f"cannot read {file.path}: {reason(error)}") from error
+
+
+@contextmanager
+def open_seekable(file: File, *, mappable: bool = False) -> Iterator[BinaryIO]:
+    """Like open_bytes, but seekable: compressed files pass through a temporary file.
+
+    With `mappable`, so do files of other machines: a memory map needs a file of this one.
+    """
+    from fsspec.implementations.local import LocalFileSystem
+
+    with open_bytes(file) as data:
+        local = isinstance(file.fs, LocalFileSystem)
+        if not file.suffixes[1] and (local or not mappable):
+            # fsspec wraps local files; NumPy maps only the bare one
+            yield getattr(data, "f", data) if local else data
+            return
+        with tempfile.TemporaryFile() as unpacked:
+            shutil.copyfileobj(data, unpacked)
+            unpacked.seek(0)
+            yield cast(BinaryIO, unpacked)
+
+
+def first_line(error: BaseException) -> str:
+    """The first line of an error's message, or the name of its type."""
+    return (str(error).strip().splitlines() or [type(error).__name__])[0]
+
+
+def reason(error: BaseException) -> str:
+    """What the system says of an error, without the path that the message names already."""
+    return getattr(error, "strerror", None) or first_line(error)
+
+
+def column_of(header: Sequence[str], name: str | None, where: str) -> int:
+    """The place of a column, or the error that lists those there are."""
+    if name not in header:
+        raise PosgeomError(f"{where} has no column '{name}'; it has: {', '.join(header)}")
+    return header.index(name)

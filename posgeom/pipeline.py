@@ -1,0 +1,119 @@
+"""Pipelines: TOML files of stages, each one call that can be repeated.
+
+[[stage]]
+job = "design"
+out = "quickstart"          # below the output folder; by default the file's own name
+source = "python-stdlib"    # and any other keyword of the job
+"""
+
+import json
+import tomllib
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+from posgeom.design import Design, design
+from posgeom.emit import check_out
+from posgeom.errors import PosgeomError
+
+JOBS: dict[str, Callable[..., Design]] = {"design": design}
+
+
+def run_pipeline(
+    file: str | PathLike[str],
+    out: str | PathLike[str] = "reports",
+    *,
+    force: bool = False,
+    progress: bool = False,
+) -> Iterator[tuple[Path, bool]]:
+    """Run the stages of a pipeline; yields each one's folder and whether it was run just now.
+
+    A stage whose folder holds a run with the same settings is not run again, unless `force`.
+    Raises PosgeomError for a file that is no pipeline, before any stage is run, and for a folder
+    that holds something else.
+    """
+    stages = [(stage, _target(stage, Path(file), Path(out))) for stage in read_pipeline(file)]
+    for stage, folder in stages:
+        if not force and _is_there(stage, folder):
+            yield folder, False
+            continue
+        check_out(folder, force=force)
+        settings = {k: v for k, v in stage.items() if k not in ("job", "out")}
+        source = settings.pop("source")
+        made = JOBS[stage["job"]](source, **settings, progress=progress)
+        asked = made.provenance | {"stage": _plain(stage)}
+        replace(made, provenance=asked).save(folder, force=force)
+        yield folder, True
+
+
+def read_pipeline(file: str | PathLike[str]) -> list[dict[str, Any]]:
+    """The stages of a pipeline, each checked against the signature of its job."""
+    try:
+        stages = tomllib.loads(Path(file).read_text(encoding="utf-8")).get("stage")
+    except (OSError, UnicodeDecodeError) as error:
+        raise PosgeomError(f"pipeline {file} cannot be read: {error}") from error
+    except tomllib.TOMLDecodeError as error:
+        raise PosgeomError(f"pipeline {file} is not TOML: {error}") from error
+    if not isinstance(stages, list) or not stages:
+        raise PosgeomError(f"pipeline {file} has no [[stage]]; see pipelines/quickstart.toml")
+    return [_checked(stage, f"{file}, stage {i}") for i, stage in enumerate(stages, 1)]
+
+
+def _checked(stage: dict[str, Any], where: str) -> dict[str, Any]:
+    """The stage with its values in the types that its job takes."""
+    job = stage.get("job")
+    if job not in JOBS:
+        raise PosgeomError(f"{where}: job {job!r} is not known; use {', '.join(JOBS)}")
+    if not isinstance(stage.get("source"), str):
+        raise PosgeomError(f'{where} has no source; add source = "python-stdlib", or a path')
+    model = _settings_model(JOBS[job])
+    from pydantic import ValidationError
+
+    try:
+        values = model(**{k: v for k, v in stage.items() if k not in ("job", "out", "source")})
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise PosgeomError(
+            f"{where}: {'.'.join(map(str, first['loc']))}: {first['msg']} ({first['input']!r} came)"
+        ) from None
+    kept = {k: stage[k] for k in ("job", "out", "source") if k in stage}
+    return kept | values.model_dump(exclude_unset=True)
+
+
+def _settings_model(job: Callable[..., Any]) -> Any:
+    """A pydantic model of a job's keywords: the signature is the schema."""
+    import inspect
+    from typing import get_type_hints
+
+    from pydantic import ConfigDict, create_model
+
+    hints = get_type_hints(job)
+    fields: dict[str, Any] = {
+        name: (hints[name], parameter.default)
+        for name, parameter in inspect.signature(job).parameters.items()
+        if name not in ("corpus", "progress")
+    }
+    return create_model("Settings", __config__=ConfigDict(extra="forbid"), **fields)
+
+
+def _target(stage: dict[str, Any], file: Path, out: Path) -> Path:
+    """Where a stage writes; a run.toml without a name is for the folder it lies in."""
+    default = file.resolve().parent.name if file.name == "run.toml" else file.stem
+    return out / str(stage.get("out", default))
+
+
+def _is_there(stage: dict[str, Any], folder: Path) -> bool:
+    """Whether the folder holds the run of this stage, or the run that this stage repeats."""
+    try:
+        saved = read_pipeline(folder / "run.toml")[0]
+        asked = json.loads((folder / "provenance.json").read_text(encoding="utf-8")).get("stage")
+    except (PosgeomError, OSError, ValueError):
+        return False
+    return _plain(stage) in (asked, _plain(saved))
+
+
+def _plain(stage: dict[str, Any]) -> Any:
+    """A stage as JSON has it, without its folder."""
+    return json.loads(json.dumps({k: v for k, v in stage.items() if k != "out"}))

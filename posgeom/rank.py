@@ -1,0 +1,84 @@
+"""How many dimensions a geometry has, and how many an encoding should keep."""
+
+import numpy as np
+from numpy.typing import NDArray
+
+from posgeom.errors import PosgeomError
+from posgeom.stress import pairs
+
+FloatArray = NDArray[np.float64]
+
+STRESS_KEPT = 0.01  # what rank "auto" may leave: distances right to about a tenth
+
+
+def participation_ratio(eigenvalues: FloatArray) -> float:
+    """(Σλ)² / Σλ² over the positive eigenvalues: 1 for a line, n for n equal ones; 0 if none."""
+    w = np.maximum(eigenvalues, 0)
+    return float(w.sum() ** 2 / (w @ w)) if w.any() else 0.0
+
+
+def entropy_rank(eigenvalues: FloatArray) -> float:
+    """exp(−Σ p log p) with p = λ / Σλ over the positive eigenvalues; 0 if there are none.
+
+    Roy & Vetterli (2007), effective rank.
+    """
+    w = eigenvalues[eigenvalues > 0]
+    p = w / w.sum()
+    return float(np.exp(-(p @ np.log(p)))) if w.size else 0.0
+
+
+def explained_share(eigenvalues: FloatArray) -> FloatArray:
+    """Share of the positive eigenvalues' sum that the first r hold, r = 1..n, in 0..1."""
+    w = np.maximum(eigenvalues, 0)
+    return np.cumsum(w) / w.sum() if w.any() else np.zeros_like(w)
+
+
+def stress_by_rank(coordinates: FloatArray, D: FloatArray) -> tuple[FloatArray, FloatArray]:
+    """Stress and raw stress of the first r coordinates against D, for r = 1..R.
+
+    coordinates: (n, R); D: (n, n).  Returns two arrays (R,).
+    """
+    d = pairs(D)
+    i, j = np.triu_indices(len(D), 1)
+    square = np.zeros_like(d)
+    stresses = []
+    for axis in coordinates.T:
+        square += (axis[i] - axis[j]) ** 2
+        δ = np.sqrt(square)
+        α = δ @ d / square.sum() if square.any() else 0.0
+        stresses.append((((α * δ - d) ** 2).sum(), ((δ - d) ** 2).sum()))
+    scale_free, raw = np.array(stresses).reshape(-1, 2).T / (d @ d)
+    return scale_free, raw
+
+
+def choose_rank(rank: int | str, stresses: FloatArray, n: int, dim: int) -> int:
+    """The rank to keep of n positions in a model of width dim: a number, or the rule "auto".
+
+    "auto": the smallest whose stress is at most 0.01, else the largest possible.
+    stresses: (R,), scale-free, by rank 1..R.
+    Raises PosgeomError for a rank outside 1..min(n − 1, dim) and a rule that does not exist.
+    """
+    if rank == "auto":
+        enough = np.flatnonzero(stresses <= STRESS_KEPT)
+        return int(enough[0]) + 1 if enough.size else max(1, len(stresses))
+    try:
+        r = int(rank)
+    except ValueError:
+        raise PosgeomError(
+            f"rank {rank!r} is neither a number nor a rule; use --rank auto or a number"
+        ) from None
+    return check_rank(r, n, dim)
+
+
+def check_rank(rank: int, n: int, dim: int) -> int:
+    """`rank` where 1 ≤ rank ≤ min(n − 1, dim), else PosgeomError."""
+    if rank > dim:
+        raise PosgeomError(
+            f"rank {rank} does not fit in dimension {dim}; raise --dim or lower --rank"
+        )
+    if not 1 <= rank <= n - 1:
+        raise PosgeomError(
+            f"rank {rank} was asked, {n} positions span at most {n - 1} dimensions; "
+            f"use --rank 1 to {n - 1}"
+        )
+    return rank

@@ -1,0 +1,38 @@
+"""The report: one HTML file that works offline, and its figures as SVG and PNG beside it."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from posgeom.design import Design
+
+__all__ = ["write_report"]
+
+
+def write_report(design: Design, folder: str | os.PathLike[str]) -> Path:
+    """Write `folder`/report.html and `folder`/figures/*.svg and *.png; return the report's path.
+
+    Equal designs give equal bytes.  Each file is written under a temporary name and renamed.
+    """
+    from posgeom.report.figures import FIGURES, render
+    from posgeom.report.html import report_html
+
+    folder = Path(folder)
+    (folder / "figures").mkdir(parents=True, exist_ok=True)
+    drawn = [render(spec, design) for spec in FIGURES]
+    for figure in drawn:
+        _write(folder / "figures" / f"{figure.spec.name}.svg", figure.svg)
+        _write(folder / "figures" / f"{figure.spec.name}.png", figure.png)
+    page = folder / "report.html"
+    _write(page, report_html(design, drawn).encode())
+    return page
+
+
+def _write(path: Path, content: bytes) -> None:
+    """A killed run leaves the old file or the new one, never half of one."""
+    unfinished = path.with_name(path.name + ".part")
+    unfinished.write_bytes(content)
+    unfinished.replace(path)

@@ -1,0 +1,129 @@
+"""How far an encoding's distances δ are from a corpus's distances D.
+
+All sums run over the pairs i < j of (n, n) matrices.  Three forms that are never mixed up: raw
+stress, which depends on the scale of δ; stress, which does not; Kruskal's stress-1, its root.
+"""
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from scipy.stats import rankdata
+
+from posgeom.errors import PosgeomError
+from posgeom.mds import check_square
+
+FloatArray = NDArray[np.float64]
+
+
+def raw_stress(delta: ArrayLike, D: ArrayLike) -> float:
+    """Σ (δ − D)² / Σ D², 0 or more; above 1 for a δ of a far larger scale.
+
+    delta, D: (n, n).  Raises PosgeomError where all of D is 0.  Cirrincione (2026), Eq. 4.
+    """
+    δ, d = _pairs_of(delta, D)
+    return float(((δ - d) ** 2).sum() / (d @ d))
+
+
+def stress(delta: ArrayLike, D: ArrayLike) -> float:
+    """min_α Σ (αδ − D)² / Σ D² = 1 − (Σ δD)² / (Σ δ² Σ D²), in 0..1, whatever δ's scale.
+
+    An encoding without distances (all δ = 0) has stress 1.
+    delta, D: (n, n).  Raises PosgeomError where all of D is 0.  Borg & Groenen (2005), ch. 11.
+    """
+    δ, d = _pairs_of(delta, D)
+    α = optimal_scale(delta, D)
+    # The sum of squares keeps the small stresses that 1 − cos² would lose to cancellation.
+    return float(((α * δ - d) ** 2).sum() / (d @ d))
+
+
+def optimal_scale(delta: ArrayLike, D: ArrayLike) -> float:
+    """α* = Σ δD / Σ δ², the scale at which δ fits D best; 0 where all of δ is 0."""
+    δ, d = _pairs_of(delta, D)
+    square = δ @ δ
+    return float(δ @ d / square) if square > 0 else 0.0
+
+
+def kruskal_stress_1(delta: ArrayLike, D: ArrayLike) -> float:
+    """√stress, in 0..1.  Kruskal (1964), with D in the place of the disparities."""
+    return float(np.sqrt(stress(delta, D)))
+
+
+def shift_invariant_floor(D: ArrayLike, positions: ArrayLike | None = None) -> float:
+    """Least stress that any encoding with δ_ij = f(|i − j|) can have, in 0..1.
+
+    Σ (D_ij − D̄(|i − j|))² / Σ D² with D̄(k) the mean of D at offset k; the same for the raw and
+    the scale-free form.  For grids, offsets are the vectors (|Δrow|, |Δcolumn|).
+    D: (n, n).  positions: (n,) or (n, k), by default 0..n−1.  Near 0 the corpus is content with
+    relative positions; near 1 only absolute ones can follow it.
+    """
+    D = check_square(D, "distances")
+    d = pairs(D)
+    _check_nonzero(d)
+    groups = offset_groups(len(D), positions)
+    means = np.bincount(groups, d) / np.maximum(np.bincount(groups), 1)
+    return float(((d - means[groups]) ** 2).sum() / (d @ d))
+
+
+def offset_groups(n: int, positions: ArrayLike | None = None) -> NDArray[np.intp]:
+    """For each pair i < j the number of its offset |i − j|, offsets numbered from 0.
+
+    positions: (n,) or (n, k), by default 0..n−1.  Returns (n(n−1)/2,).
+    """
+    X = np.arange(n) if positions is None else np.asarray(positions)
+    i, j = np.triu_indices(n, 1)
+    offsets = np.abs(X[i] - X[j]).reshape(len(i), -1)
+    return np.unique(offsets, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def spearman(delta: ArrayLike, D: ArrayLike) -> float:
+    """Spearman's rank correlation of δ and D over pairs, in −1..1; 0 where either is constant.
+
+    Differences below about 1e-9 of the largest distance are ties.
+    """
+    δ, d = (rankdata(np.round(x / x.max(initial=1e-300), 9)) for x in _pairs_of(delta, D))
+    δ, d = δ - δ.mean(), d - d.mean()
+    norm = np.sqrt((δ @ δ) * (d @ d))
+    return float(δ @ d / norm) if norm > 0 else 0.0
+
+
+def monotonicity_violation(delta: ArrayLike, D: ArrayLike) -> float:
+    """Share of triples (i; j, k) with D_ij < D_ik for which δ_ij > δ_ik, in 0..1.
+
+    0 where each position sees the others in the corpus's order, ½ where that order is random.
+    Differences within 1e-9 of the largest distance are ties.  0 where D has no order at all.
+    delta, D: (n, n).  Cirrincione (2026), Conjecture 5.
+    """
+    δ, D = check_square(delta, "encoding distances"), check_square(D, "distances")
+    tie_δ, tie_D = 1e-9 * δ.max(), 1e-9 * D.max()
+    ordered = violated = 0
+    for i in range(len(D)):
+        d, e = np.delete(D[i], i), np.delete(δ[i], i)
+        nearer = d[:, None] < d[None, :] - tie_D
+        ordered += int(nearer.sum())
+        violated += int((nearer & (e[:, None] > e[None, :] + tie_δ)).sum())
+    return violated / ordered if ordered else 0.0
+
+
+def separation(delta: ArrayLike) -> float:
+    """Least distance between two positions, min_{i<j} δ_ij.  Cirrincione (2026), Theorem 4."""
+    return float(pairs(check_square(delta, "encoding distances")).min(initial=np.inf))
+
+
+def pairs(M: FloatArray) -> FloatArray:
+    """The entries i < j of an (n, n) matrix, row by row: (n(n−1)/2,)."""
+    return M[np.triu_indices(len(M), 1)]
+
+
+def _pairs_of(delta: ArrayLike, D: ArrayLike) -> tuple[FloatArray, FloatArray]:
+    δ, d = check_square(delta, "encoding distances"), check_square(D, "distances")
+    if δ.shape != d.shape:
+        raise PosgeomError(f"encoding distances are {δ.shape}, the corpus's {d.shape}; match them")
+    _check_nonzero(pairs(d))
+    return pairs(δ), pairs(d)
+
+
+def _check_nonzero(d: FloatArray) -> None:
+    if not d.any():
+        raise PosgeomError(
+            "all distances of the corpus are 0: its positions have one and the same distribution "
+            "and there is no geometry to fit; give documents that differ along their length"
+        )
