@@ -4,7 +4,7 @@ from .counts import PositionCounts
 from .design import Design, design
 from .encodings import Encoding, make_encoding
 from .errors import PosgeomError
-from .geometry import Geometry, estimate_geometry
+from .geometry import Geometry, estimate_geometry, true_geometry
 from .mds import classical_mds
 from .scoring import score_encodings
 from .synthetic import SyntheticCorpus
@@ -27,4 +27,5 @@ __all__ = [
     "make_encoding",
     "open_corpus",
     "score_encodings",
+    "true_geometry",
 ]

@@ -97,7 +97,9 @@ class Corpus:
     def _drain(self, rest: Iterator[Document]) -> Iterator[Document]:
         while self._drawn:
             yield self._drawn.popleft()
-        yield from rest
+        # Not `yield from`, which would close the source when head stops.
+        for document in rest:  # noqa: UP028
+            yield document
 
     def _refuse_second_pass(self) -> None:
         if self._begun:

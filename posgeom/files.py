@@ -5,7 +5,6 @@ the columns asked for.  A format whose rows are one value each (lines of text, r
 the one column `None`.
 """
 
-import io
 import lzma
 import os
 import re
@@ -120,47 +119,6 @@ def find_files(source: str) -> tuple[str, list[File]]:
     return name, [file for file, size in shown.items() if size != 0] or list(shown)
 
 
-class ZstdFrames(io.RawIOBase):
-    """The bytes of a .zst file, over all its frames.
-
-    The stream reader of `zstandard`, which fsspec takes, stops without a word after the first
-    frame and at a cut end.  Raises EOFError where the file ends within a frame.
-    """
-
-    def __init__(self, packed: BinaryIO) -> None:
-        self.packed = packed
-        self.frame: Any = None
-        self.ready = memoryview(b"")
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, target: Any) -> int:
-        while not self.ready and self._advance():
-            pass
-        n = min(len(target), len(self.ready))
-        target[:n], self.ready = self.ready[:n], self.ready[n:]
-        return n
-
-    def _advance(self) -> bool:
-        import zstandard
-
-        inside = self.frame is not None and not self.frame.eof
-        spare = b"" if self.frame is None or inside else self.frame.unused_data
-        chunk = spare or self.packed.read(1 << 12)  # small: it may unpack to a thousand times that
-        if not chunk:
-            if inside:
-                raise EOFError("the file ends within a frame")
-            return False
-        if not inside:
-            self.frame = zstandard.ZstdDecompressor(max_window_size=1 << 31).decompressobj()
-        try:
-            self.ready = memoryview(self.frame.decompress(chunk))
-        except zstandard.ZstdError as error:
-            raise EOFError(str(error)) from None
-        return True
-
-
 @contextmanager
 def open_bytes(file: File) -> Iterator[BinaryIO]:
     """The uncompressed bytes of a file; what goes wrong with them is a PosgeomError."""
@@ -169,7 +127,14 @@ def open_bytes(file: File) -> Iterator[BinaryIO]:
     kind = COMPRESSIONS.get(file.suffixes[1])
     try:
         with OpenFile(file.fs, file.path, "rb", None if kind == "zstd" else kind) as data:
-            yield cast(BinaryIO, io.BufferedReader(ZstdFrames(data)) if kind == "zstd" else data)
+            if kind != "zstd":
+                yield cast(BinaryIO, data)
+                return
+            # fsspec's own reader of .zst ends without a word after the first frame, and at a cut.
+            import pyarrow
+
+            with pyarrow.CompressedInputStream(data, "zstd") as unpacked:
+                yield cast(BinaryIO, unpacked)
     except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
         if kind and getattr(error, "errno", None) is None:
             raise PosgeomError(

@@ -1,6 +1,8 @@
 """From counts to the distances between positions."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,10 +25,11 @@ class Geometry:
     """How far apart the token distributions of the positions are.
 
     squared     (n, n) squared distances, symmetric, 0 on the diagonal
-    totals      (n,) tokens that each position's distribution was estimated from
+    totals      (n,) tokens that each position's distribution was estimated from; 0 for truths
     positions   (n,) position numbers, or (n, 2) rows and columns of a grid
     metric      name of the distance, see posgeom.distances.METRICS
-    estimator   "plugin": distances of the raw frequencies, sampling noise included
+    estimator   "plugin": distances of the raw frequencies, sampling noise included; "truth":
+                of distributions that were known
     grid        (rows, columns) where positions are cells
     left_out    flat numbers of the positions that had too few tokens
     notes       what a reader should know of it
@@ -73,6 +76,21 @@ def position_profiles(counts: PositionCounts) -> csr_array:
     return csr_array(diags_array(1 / counts.totals) @ pooled)
 
 
+def true_geometry(profiles: csr_array | FloatArray, *, metric: str = "hellinger") -> Geometry:
+    """The geometry of known distributions (n, V), rows sum to 1: nothing is estimated.
+
+    Raises PosgeomError for rows that are no distributions and for an unknown metric.
+    """
+    n = profiles.shape[0]
+    return Geometry(
+        squared=_metric(metric)(profiles) ** 2,
+        totals=np.zeros(n, dtype=np.int64),
+        positions=np.arange(n),
+        metric=metric,
+        estimator="truth",
+    )
+
+
 def estimate_geometry(
     counts: PositionCounts,
     estimator: str = "plugin",
@@ -92,8 +110,7 @@ def estimate_geometry(
     """
     if estimator not in ESTIMATORS:
         raise PosgeomError(f"estimator {estimator!r} is not known; use {' or '.join(ESTIMATORS)}")
-    if metric not in METRICS:
-        raise PosgeomError(f"metric {metric!r} is not known; use one of {', '.join(METRICS)}")
+    distance = _metric(metric)
     totals = counts.totals
     enough = totals >= max(1, min_count)
     if enough.sum() < 2:
@@ -103,7 +120,7 @@ def estimate_geometry(
         )
     index = np.flatnonzero(enough)
     kept = counts if enough.all() else _only(counts, index)
-    distances = METRICS[metric](position_profiles(kept))
+    distances = distance(position_profiles(kept))
     grid = counts.grid
     return Geometry(
         squared=distances**2,
@@ -115,6 +132,12 @@ def estimate_geometry(
         left_out=tuple(np.flatnonzero(~enough).tolist()),
         notes=_notes(totals, enough, min_count),
     )
+
+
+def _metric(name: str) -> Callable[[Any], FloatArray]:
+    if name not in METRICS:
+        raise PosgeomError(f"metric {name!r} is not known; use one of {', '.join(METRICS)}")
+    return METRICS[name]
 
 
 def _only(counts: PositionCounts, index: IntArray) -> PositionCounts:

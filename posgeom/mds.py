@@ -65,9 +65,12 @@ def centred_gram(D: FloatArray, *, squared: bool = False) -> FloatArray:
 
 
 def positive_rank(eigenvalues: FloatArray, n: int) -> int:
-    """Number of eigenvalues above n·ε·max|λ|, numerical zero for an n×n matrix."""
-    floor = n * np.finfo(np.float64).eps * np.abs(eigenvalues).max(initial=0)
-    return int((eigenvalues > floor).sum())
+    """Number of eigenvalues above 10·n·ε·max|λ|, at most n − 1.
+
+    n·ε·max|λ| is numerical zero for an n×n matrix; squaring and centring take their part too.
+    """
+    floor = 10 * n * np.finfo(np.float64).eps * np.abs(eigenvalues).max(initial=0)
+    return min(int((eigenvalues > floor).sum()), n - 1)
 
 
 def fix_signs(U: FloatArray) -> FloatArray:

@@ -89,7 +89,7 @@ def spectrum(ax: Axes, eigenvalues: FloatArray, bottom: float, chosen: int) -> A
     ax.axvline(chosen + 0.5, color=MUTED, lw=1, ls="--", label=f"kept: the first {chosen}")
     ax.set(xlabel="eigenvalue number", ylabel="eigenvalue")
     if ax.lines[:-1]:
-        ax.set(yscale="log", ylim=(bottom, None))
+        ax.set(yscale="log", ylim=(bottom, 2 * np.abs(eigenvalues).max()))
     _count_from_one(ax, len(eigenvalues))
     ax.legend()
     return ax
@@ -219,9 +219,10 @@ def trajectory(
     """
     from matplotlib.collections import LineCollection
 
-    ax.add_collection(LineCollection(list(segments), colors="#b9bec6", lw=0.9, zorder=1))
+    thin = 0.9 if len(segments) < len(xy) else 0.5  # a net has more lines than a path
+    ax.add_collection(LineCollection(list(segments), colors="#c4c8cf", lw=thin, zorder=1))
     size = 34 if len(xy) <= 80 else 16
-    dots = ax.scatter(*xy.T, c=index, cmap=SEQUENTIAL, s=size, lw=0, zorder=2)
+    ax.scatter(xy[:, 0], xy[:, 1], c=index, cmap=SEQUENTIAL, s=size, lw=0, zorder=2)
     for row, marker, label in ((0, "s", "first"), (-1, "D", "last")):
         ax.plot(
             *xy[row],
@@ -241,9 +242,17 @@ def trajectory(
     ax.set_aspect("equal", adjustable="datalim")
     ax.margins(0.08)
     ax.set(xlabel=axis_names[0], ylabel=axis_names[1])
-    ax.figure.colorbar(dots, ax=ax, label="position", shrink=0.85)
+    position_bar([ax], "position", 0.85)
     ax.figure.legend(*ax.get_legend_handles_labels(), loc="outside upper left", ncols=2)
     return ax
+
+
+def position_bar(axes: Sequence[Axes], label: str, shrink: float) -> None:
+    """One colour bar of whole numbers for the last dots drawn on the first of the Axes."""
+    bar = axes[0].figure.colorbar(
+        axes[0].collections[-1], ax=list(axes), label=label, shrink=shrink
+    )
+    _whole_numbers(bar.ax.yaxis)
 
 
 def distance_by_offset(
@@ -261,10 +270,12 @@ def distance_by_offset(
     ax.plot(offset, mean, color=INK, lw=2.6, marker=marker, ms=4, label="corpus, mean")
     for k, (name, curve) in enumerate(curves.items()):
         colour, dash = CYCLE[k % len(CYCLE)], DASHES[k // len(CYCLE) % len(DASHES)]
-        ax.plot(offset, curve, color=colour, ls=dash, lw=1.4, label=plain(name, 44))
+        dot = "o" if len(offset) == 1 else ""
+        ax.plot(offset, curve, marker=dot, color=colour, ls=dash, lw=1.4, label=plain(name, 44))
     ax.set(xlabel=xlabel, ylabel="distance", ylim=(0, None))
     _whole_numbers(ax.xaxis)
-    ax.figure.legend(*ax.get_legend_handles_labels(), loc="outside lower left", ncols=2)
+    columns = 2 if max(map(len, curves), default=0) > 26 else 3
+    ax.figure.legend(*ax.get_legend_handles_labels(), loc="outside lower left", ncols=columns)
     return ax
 
 
@@ -275,7 +286,7 @@ def heat_map(ax: Axes, table: FloatArray, largest: float, labels: IntArray, titl
     """
     image = ax.imshow(table, cmap=DIVERGING, vmin=-largest, vmax=largest, aspect="auto")
     ax.set(xlabel="dimension", ylabel="position")
-    ax.set_title(plain(title))
+    ax.set_title(plain(title, 90))
     _whole_numbers(ax.xaxis)
     _number_rows(ax.yaxis, labels)
     _plain_image(ax)
@@ -291,7 +302,8 @@ def tokens_by_position(
     scarce = totals < few
     if scarce.any():
         name = f"fewer than {few} tokens"
-        ax.plot(index[scarce], totals[scarce], "v", color=VERMILLION, ms=5, label=name)
+        size = 5 if len(index) <= 80 else 2.5
+        ax.plot(index[scarce], totals[scarce], "o", color=VERMILLION, ms=size, label=name)
         ax.axhline(few, color=MUTED, lw=1, ls="--")
         ax.legend()
     if log:

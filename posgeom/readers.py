@@ -6,6 +6,7 @@ message everywhere.
 
 import csv
 import json
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from itertools import chain, islice
@@ -236,12 +237,18 @@ def json_rows(file: File, names: Names, reading: Reading) -> Iterator[Row]:
 def csv_records(file: File, reading: Reading) -> Iterator[list[str]]:
     """The records of a .csv or .tsv file, the header first, all of one length."""
     csv.field_size_limit(2**31 - 1)  # the default refuses texts over 128 KB
-    dialect = "excel-tab" if file.suffixes[0] == ".tsv" else "excel"
+    number = width = 0
+
+    def numbered(text: Iterable[str]) -> Iterator[str]:
+        nonlocal number
+        for number, line in enumerate(text, 1):  # noqa: B007, the errors below tell it
+            yield line + "\n"
+
     with open_bytes(file) as data:
-        text = (line + "\n" for line in lines(decoded(data, file.path, reading)))
+        text = numbered(lines(decoded(data, file.path, reading)))
         # strict: else a quotation mark left open swallows the rest of the file
-        records = csv.reader(text, dialect, strict=True)
-        width = 0
+        tabs = file.suffixes[0] == ".tsv"
+        records = tab_records(text) if tabs else csv.reader(text, strict=True)
         try:
             for record in filter(None, records):
                 width = width or len(record)
@@ -250,9 +257,43 @@ def csv_records(file: File, reading: Reading) -> Iterator[list[str]]:
                 yield record
         except csv.Error as error:
             raise PosgeomError(
-                f"{file.path}, line {records.line_num}: {error}; fields that hold separators, "
+                f"{file.path}, line {number}: {error}; fields that hold separators, "
                 "quotation marks or line ends must be quoted"
             ) from None
+
+
+def tab_records(text: Iterator[str]) -> Iterator[list[str]]:
+    """The records of tab-separated lines, whose quotation marks may be quotes or plain text.
+
+    Spreadsheets quote; many corpora (GLUE among them) do not, and there a text may begin with a
+    mark that is never closed.  So marks are quotes only where they close before a line that is a
+    whole record by itself.
+    """
+    held: deque[str] = deque()  # lines looked at ahead and given back
+    width = 0
+
+    def with_following(line: str, ahead: list[str]) -> Iterator[str]:
+        yield line
+        while following := held.popleft() if held else next(text, ""):
+            ahead.append(following)
+            if following.count("\t") >= width - 1:
+                return
+            yield following
+
+    while line := held.popleft() if held else next(text, ""):
+        record = line.removesuffix("\n").split("\t") if line != "\n" else []
+        if '"' in line:
+            ahead: list[str] = []
+            try:
+                quoted = next(csv.reader(with_following(line, ahead), "excel-tab", strict=True))
+            except csv.Error:
+                quoted = []
+            if quoted and len(quoted) == (width or len(quoted)):
+                record = quoted
+            else:
+                held.extendleft(reversed(ahead))
+        width = width or len(record)
+        yield record
 
 
 def csv_columns(file: File, reading: Reading) -> Columns:

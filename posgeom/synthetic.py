@@ -7,9 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from posgeom.distances import METRICS
 from posgeom.errors import PosgeomError
-from posgeom.geometry import Geometry
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
@@ -62,7 +60,7 @@ class SyntheticCorpus:
     @property
     def bases(self) -> FloatArray:
         """(3, V) base distributions."""
-        zipf = 1 / np.arange(1, self.vocabulary + 1) ** self.zipf
+        zipf = np.arange(1.0, self.vocabulary + 1) ** -self.zipf
         rng = np.random.default_rng([self.seed, 0])
         return np.stack([rng.permutation(zipf) for _ in range(3)]) / zipf.sum()
 
@@ -79,18 +77,8 @@ class SyntheticCorpus:
 
     @property
     def profiles(self) -> csr_array:
-        """(n, V) true distributions of the positions."""
+        """(n, V) true distributions of the positions; see posgeom.true_geometry."""
         return csr_array(self.weights @ self.bases)
-
-    def geometry(self, metric: str = "hellinger") -> Geometry:
-        """The true geometry, without sampling."""
-        return Geometry(
-            squared=METRICS[metric](self.profiles) ** 2,
-            totals=np.full(self.positions, self.documents),
-            positions=np.arange(self.positions),
-            metric=metric,
-            estimator="truth",
-        )
 
     def __iter__(self) -> Iterator[IntArray]:
         rng = np.random.default_rng([self.seed, 1])

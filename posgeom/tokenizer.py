@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from posgeom.corpus import Corpus
 from posgeom.errors import PosgeomError
+from posgeom.training import TRAINERS
 
 if TYPE_CHECKING:
     import tokenizers
@@ -253,10 +254,8 @@ def _byte_level_bpe(path: Path) -> "tokenizers.Tokenizer":
 
 def _trained(spec: str, corpus: Corpus | None, special_tokens: bool) -> LibraryTokenizer:
     """A tokenizer trained on the head of the corpus, as `train:MODEL:SIZE` says."""
-    from tokenizers import Tokenizer, models, normalizers, pre_tokenizers, trainers
-
     _, model, size = (*spec.split(":"), "", "")[:3]
-    if model not in ("bpe", "wordpiece", "unigram") or not size.isdigit() or int(size) < 2:
+    if model not in TRAINERS or not size.isdigit() or int(size) < 2:
         raise PosgeomError(
             f"tokenizer {spec!r} is not to be trained; give train:bpe:N, train:wordpiece:N or "
             "train:unigram:N with N pieces, 2 or more"
@@ -267,30 +266,13 @@ def _trained(spec: str, corpus: Corpus | None, special_tokens: bool) -> LibraryT
     texts = [d.content for d in head if isinstance(d.content, str) and d.content]
     if not texts:
         raise PosgeomError(f"tokenizer {spec!r}: {corpus.name} has no text to be trained on")
-    pieces = int(size)
-    if model == "bpe":
-        backend = Tokenizer(models.BPE())
-        backend.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
-        alphabet = pre_tokenizers.ByteLevel.alphabet()
-        trainer: Any = trainers.BpeTrainer(
-            vocab_size=pieces, show_progress=False, initial_alphabet=alphabet
-        )
-    elif model == "wordpiece":
-        backend = Tokenizer(models.WordPiece(unk_token="[UNK]"))
-        backend.normalizer = normalizers.NFC()
-        backend.pre_tokenizer = pre_tokenizers.BertPreTokenizer()
-        trainer = trainers.WordPieceTrainer(
-            vocab_size=pieces, show_progress=False, special_tokens=["[UNK]"]
-        )
-    else:
-        backend = Tokenizer(models.Unigram())
-        backend.normalizer = normalizers.NFC()
-        backend.pre_tokenizer = pre_tokenizers.Metaspace()
-        trainer = trainers.UnigramTrainer(
-            vocab_size=pieces, show_progress=False, special_tokens=["<unk>"], unk_token="<unk>"
-        )
-    # Sorted, since the trainers break ties by the order in which pieces were first seen.
-    backend.train_from_iterator(sorted(texts), trainer)
+    try:
+        backend = TRAINERS[model](texts, int(size))
+    except RuntimeError as error:
+        raise PosgeomError(
+            f"tokenizer {spec!r} cannot be trained on {corpus.name}: {_first_line(error)}; "
+            "try another number of pieces"
+        ) from error
     tokenizer = LibraryTokenizer(backend, spec, special_tokens)
     tokenizer.notes = (
         f"tokenizer {spec} was trained on the first {len(texts):,} documents "

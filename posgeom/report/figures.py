@@ -7,10 +7,8 @@ cannot see it).
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from io import BytesIO
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
@@ -29,7 +27,8 @@ FloatArray = NDArray[np.float64]
 
 MOST_DOTS = 20_000  # pairs in one Shepard panel; more only make it blacker
 FEW_TOKENS = 100  # positions with fewer are marked
-LEAST_STRESS = 1e-8  # below it stress is rounding
+LEAST_STRESS = 1e-8  # where a log axis of stress may end
+ROUNDING = 1e-12  # numbers below are shown as 0
 
 
 @dataclass(frozen=True)
@@ -51,38 +50,11 @@ class FigureSpec:
     draw: Callable[[Design, Figure], Words]
 
 
-@dataclass(frozen=True)
-class Drawn:
-    """A finished figure."""
-
-    spec: FigureSpec
-    words: Words
-    svg: bytes
-    png: bytes
-
-
-def render(spec: FigureSpec, design: Design) -> Drawn:
-    """Draw a figure as SVG and PNG; equal designs give equal bytes."""
-    from matplotlib.figure import Figure
-
-    svg, png = BytesIO(), BytesIO()
-    with plots.style(), warnings.catch_warnings():
-        # A name may hold letters that the font lacks; a box in their place does no harm.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        figure = Figure(figsize=spec.size, layout="constrained")
-        words = spec.draw(design, figure)
-        figure.draw_without_rendering()  # lays out once, for both files
-        figure.set_layout_engine(None)
-        figure.savefig(svg, format="svg", dpi=160, metadata={"Date": None, "Creator": None})
-        figure.savefig(png, format="png", dpi=160, metadata={"Software": None})
-    return Drawn(spec, words, svg.getvalue(), png.getvalue())
-
-
 def number(x: float) -> str:
     """x to three significant digits as people write it: 0.0463, 1,240, 3.10 × 10⁻⁵."""
     if not np.isfinite(x):
         return "–" if np.isnan(x) else "∞"
-    if abs(x) < 1e-12:
+    if abs(x) < ROUNDING:
         return "0"
     if abs(x) >= 1000:
         text = f"{x:,.0f}"
@@ -145,13 +117,12 @@ def _spectrum(design: Design, figure: Figure) -> Words:
     drawn = size >= 1e-6 * size.max()
     bottom = 0.5 * float(size[drawn & (size > 0)].min(initial=1.0)) if size.any() else 0.1
     left, right = figure.subplots(1, 2)
-    plots.spectrum(left, w, bottom, r)
-    plots.cumulative_share(right, share, r)
+    last = max(r, int(np.flatnonzero(drawn)[-1]) + 1)
+    plots.spectrum(left, w[:last], bottom, r)
+    plots.cumulative_share(right, share[:last], r)
     negative = np.minimum(w * drawn, 0)
     below = (
-        f" {(~drawn).sum()} eigenvalues, smaller than a millionth of the largest, are not drawn."
-        if (~drawn).any()
-        else ""
+        " Eigenvalues below a millionth of the largest are not drawn." if not drawn.all() else ""
     )
     return Words(
         "Left: each eigenvalue is the variance along one axis of the geometry, so few large ones "
@@ -173,7 +144,7 @@ def _stress_by_encoding(design: Design, figure: Figure) -> Words:
     plots.stress_bars(
         figure.subplots(),
         names,
-        np.nan_to_num(stress),
+        _no_rounding(stress),
         texts,
         scores["shift_invariant"].to_numpy(bool),
         design.floor,
@@ -196,8 +167,7 @@ def _stress_by_encoding(design: Design, figure: Figure) -> Words:
 
 def _stress_by_rank(design: Design, figure: Figure) -> Words:
     rank, r = design.ranks["rank"].to_numpy(), chosen_rank(design)
-    stress = design.ranks["stress"].to_numpy(float)
-    raw = design.ranks["stress_raw"].to_numpy(float)
+    stress, raw = (_no_rounding(design.ranks[k].to_numpy(float)) for k in ("stress", "stress_raw"))
     above = stress[stress >= LEAST_STRESS]
     # A log axis only where it is needed: from a factor of ten on, or where some are 0.
     log = above.size and (above.size < stress.size or above.max() > 10 * above.min())
@@ -230,19 +200,19 @@ def _shepard(design: Design, figure: Figure) -> Words:
     for ax in axes[len(scaled) :]:
         ax.set_visible(False)
     if scaled:
-        bar = figure.colorbar(axes[0].collections[0], ax=list(axes), label=offset_name, shrink=0.7)
-        bar.solids.set(alpha=1)
+        plots.position_bar(axes.tolist(), offset_name, 0.7)
     figure.supxlabel("distance in the corpus", fontsize="medium")
     figure.supylabel("distance of the encoding, scaled", fontsize="medium")
     sample = (
         f" Drawn: {MOST_DOTS:,} of {len(d):,} pairs, chosen by lot." if len(some) < len(d) else ""
     )
+    chosen = f", {len(shown)} of {len(design.scores)}" if len(shown) < len(design.scores) else ""
     best = ", ".join(f"{name} (stress {stress})" for name, stress in shown.items())
     return Words(
         "Each dot is a pair of positions; on the dashed line the encoding has exactly the corpus's "
         "distance. Dots far above it are pairs that the encoding sets too far apart, below too "
-        "close. Horizontal bands: the encoding follows the offset where the corpus does not. One "
-        "panel a family, best first." + sample,
+        "close. Horizontal bands: the encoding follows the offset where the corpus does not. "
+        f"Best first{chosen}." + sample,
         f"Shepard diagrams of {len(some):,} pairs of positions with distances "
         f"{number(d.min(initial=np.inf))} to {number(d.max(initial=0))} for {best}.",
     )
@@ -257,12 +227,16 @@ def _trajectory(design: Design, figure: Figure) -> Words:
     total = float(w.sum()) or 1.0
     shares = (float(w[0]) / total, float(w[1:2].sum()) / total)
     plots.trajectory(figure.subplots(), xy, index, xy[_neighbours(design)], shares)
-    shape = "the grid's neighbouring cells" if design.geometry.grid else "each position to the next"
+    lines = (
+        "lines join the grid's neighbouring cells. An orderly net means that the corpus changes "
+        "gradually from cell to cell, a tangle that it does not."
+        if design.geometry.grid
+        else "lines join each position to the next. A smooth path means that the corpus changes "
+        "gradually, a knot that it is nearly stationary, a lone dot that one position is special."
+    )
     return Words(
         "The two-dimensional map that keeps most of the geometry. Positions that stand close are "
-        f"used alike; lines join {shape}. A smooth path means that the corpus changes gradually, "
-        "a knot that it is nearly stationary, a lone dot that one position is special. The other "
-        "axes are not seen here: mind the shares.",
+        f"used alike; {lines} The other axes are not seen here: mind the shares.",
         f"Map of {n} positions by the first two coordinates, which hold {100 * shares[0]:.1f}% and "
         f"{100 * shares[1]:.1f}% of the variance. The first position lies at "
         f"({number(xy[0, 0])}, {number(xy[0, 1])}), the last at "
@@ -290,9 +264,9 @@ def _distance_by_offset(design: Design, figure: Figure) -> Words:
     plots.distance_by_offset(figure.subplots(), steps, mean, low, high, curves, name)
     far = mean[-1] / mean[0] if mean[0] > 0 else float("nan")
     return Words(
-        "How distance grows with the offset between two positions. A narrow grey band means that "
-        "the offset says nearly all, so a relative encoding can follow; a wide one that it "
-        "matters where the pair stands. Curves are the encodings' means, each scaled to fit the "
+        f"How distance grows with the {name}. A narrow grey band means that "
+        "it says nearly all, so a relative encoding can follow; a wide one that it matters where "
+        "the pair stands. Curves are the encodings' means, each scaled to fit the "
         "corpus best; names joined by = lie on one curve.",
         f"Mean distance is {number(mean[0])} at the least offset and {number(mean[-1])} at the "
         f"largest, {number(far)} times as much; at the least offset 80% of the pairs lie between "
@@ -392,6 +366,11 @@ def _neighbours(design: Design) -> NDArray[np.intp]:
         if cell in at
     ]
     return np.array(joined, dtype=np.intp).reshape(-1, 2)
+
+
+def _no_rounding(stress: FloatArray) -> FloatArray:
+    """Stresses to draw: rounding, and what is not defined, as 0."""
+    return np.where(stress > ROUNDING, stress, 0.0)
 
 
 def _coincide(curve: FloatArray, other: FloatArray) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from base64 import b64encode
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -12,12 +13,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posgeom.rank import explained_share
-from posgeom.report.figures import Drawn, chosen_rank, number, stress_at
+from posgeom.report.figures import chosen_rank, number, stress_at
 
 if TYPE_CHECKING:
     import pandas as pd
 
     from posgeom.design import Design
+    from posgeom.report import Drawn
 
 FROM_CORPUS = ("mds",)  # families made from the corpus: they fit it by construction
 
@@ -63,12 +65,6 @@ COLUMNS = (
         "tell some two apart.",
     ),
     Column("parameters", "Parameters", "how many numbers the encoding stores or learns."),
-    Column(
-        "shift_invariant",
-        "Sees",
-        "“offset”: distances depend on the offset alone, and the floor holds; “position”: each "
-        "position has its own place.",
-    ),
 )
 
 
@@ -82,7 +78,7 @@ def report_html(design: Design, drawn: Iterable[Drawn]) -> str:
     )
     scores = design.scores.sort_values("stress", kind="stable")
     columns = [column for column in COLUMNS if column.key in scores]
-    corpus = _flat(design.counts.provenance.as_dict())
+    corpus = [(k, v) for k, v in _flat(design.counts.provenance.as_dict()) if k != "notes"]
     return environment.from_string(template).render(
         title=design.title,
         facts=_facts(design),
@@ -94,7 +90,11 @@ def report_html(design: Design, drawn: Iterable[Drawn]) -> str:
         tables={
             "Settings": _flat(design.settings),
             "Corpus": corpus,
-            "Provenance": [line for line in _flat(design.provenance) if line not in corpus],
+            "Provenance": [
+                line
+                for line in _flat(design.provenance)
+                if line not in corpus and line[0] != "notes"
+            ],
         },
         notes=[str(note) for note in design.notes],
     )
@@ -114,10 +114,10 @@ def summary(design: Design) -> list[str]:
     return [
         *_best_sentence(design.scores),
         f"The floor is {number(design.floor)}: no encoding that sees only {sees} can have less "
-        f"stress here. {_floor_meaning(design.floor)}",
-        f"The low-rank encoding made from the corpus (mds:rank={r} in the table) keeps {_count(r, 'dimension')} of at most "
-        f"{n - 1} and {100 * share:.1f}% of the variance; its stress is "
-        f"{number(stress_at(design, r))}.",
+        f"stress here. {_floor_meaning(design)}",
+        f"The low-rank encoding made from the corpus (mds:rank={r} in the table) keeps "
+        f"{_count(r, 'dimension')} of at most {n - 1} and {100 * share:.1f}% of the variance; "
+        f"its stress is {number(stress_at(design, r))}.",
         f"It takes {_count(design.low_rank.n_parameters, 'parameter')} where a full table of "
         f"{n} × {d} takes {n * d:,}: {less}.",
     ]
@@ -137,10 +137,10 @@ def plugin_caution(design: Design) -> list[str]:
     if noise >= mean:
         size = f"noise alone can account for the whole mean squared distance of {number(mean)}."
     else:
-        part = "most" if noise > 0.5 * mean else "a good part" if noise > 0.1 * mean else "little"
+        part = "most" if noise > 0.5 * mean else "a part" if noise > 0.1 * mean else "a small part"
         size = (
-            f"noise adds up to {number(noise)} to the mean squared distance of {number(mean)}: "
-            f"it may be {part} of what is shown here."
+            f"up to {number(noise)} of the mean squared distance of {number(mean)} may be noise: "
+            f"{part} of what is shown here."
         )
     return [
         "Distances are plug-in: computed from the counts as they are, sampling noise included. "
@@ -148,8 +148,20 @@ def plugin_caution(design: Design) -> list[str]:
         "that favours sinusoidal encodings and lowers the floor, whatever the corpus. They are "
         "not evidence of a geometry.",
         f"Rule of thumb for this corpus: with {V:,} token types and {int(np.median(totals)):,} "
-        f"tokens at a typical position, {size}",
+        f"tokens at a typical position, {size}" + _random_as_good(design.scores),
     ]
+
+
+def _random_as_good(scores: pd.DataFrame) -> str:
+    """A warning where rows drawn by lot fit nearly as well as the best known encoding."""
+    known = scores[~scores["family"].isin(FROM_CORPUS)]
+    lot, best = known.loc[known["family"] == "random", "stress"].min(), known["stress"].min()
+    if not lot <= 1.25 * best:  # also where no random rows were scored
+        return ""
+    return (
+        f" Random rows fit about as well (stress {number(lot)}) as the best encoding not made "
+        f"from the corpus ({number(best)}): here a low stress is no sign of fit."
+    )
 
 
 def _best_sentence(scores: pd.DataFrame) -> list[str]:
@@ -178,12 +190,14 @@ def _ties(stress: NDArray[np.float64]) -> int:
     return int((stress <= stress[0] * (1 + 1e-6) + 1e-9).sum())
 
 
-def _floor_meaning(floor: float) -> str:
-    if floor < 0.05:
-        return "So little that relative positions are enough for these distances."
-    if floor < 0.25:
-        return "Relative positions say most, but not all, about these distances."
-    return "So much that these distances ask for absolute positions."
+def _floor_meaning(design: Design) -> str:
+    # Noise alone brings the plug-in floor near 0: its meaning must not sound like a finding.
+    face = "Taken at face value, " if design.geometry.estimator == "plugin" else "So "
+    if design.floor < 0.05:
+        return f"{face}relative positions are enough for these distances."
+    if design.floor < 0.25:
+        return f"{face}relative positions say most, but not all, about these distances."
+    return f"{face}these distances ask for absolute positions."
 
 
 def _facts(design: Design) -> str:
@@ -204,19 +218,19 @@ def _types(design: Design) -> int:
 
 
 def _row(score: Mapping[Any, Any], columns: list[Column]) -> dict[str, Any]:
-    note = score.get("note")
+    kind = "by offset" if score["shift_invariant"] else "by position"
+    if score["family"] in FROM_CORPUS:
+        kind += ", from this corpus"
+    note = score["note"] if isinstance(score["note"], str) else ""
     return {
-        "name": str(score["encoding"]),
-        "family": str(score["family"]),
-        "note": note if isinstance(note, str) else "",
-        "fitted": score["family"] in FROM_CORPUS,
+        # Pieces between which a long name may break.
+        "name": re.split(r"(?<=[:,=/#])", str(score["encoding"])),
+        "about": [line for line in (kind, note) if line],
         "cells": [_cell(column.key, score[column.key]) for column in columns],
     }
 
 
 def _cell(key: str, value: Any) -> str:
-    if key == "shift_invariant":
-        return "offset" if value else "position"
     if key == "parameters":
         return f"{int(value):,}" if np.isfinite(value) else "–"
     return number(float(value))
@@ -261,4 +275,7 @@ def _count(k: int, what: str) -> str:
 
 
 def _join(names: list[str]) -> str:
-    return names[0] if len(names) == 1 else f"{', '.join(names[:-1])} and {names[-1]}"
+    """a; a and b; a, b and c; a, b and 7 others."""
+    if len(names) > 3:
+        names = [*names[:2], f"{len(names) - 2} others"]
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)

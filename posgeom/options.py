@@ -1,0 +1,159 @@
+"""The options that several commands share; a flag means the same everywhere."""
+
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+import click
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def parse_grid(text: str) -> tuple[int, int]:
+    """(8, 8) of "8x8"."""
+    rows, _, columns = str(text).lower().partition("x")
+    if not (rows.isdigit() and columns.isdigit()):
+        raise click.BadParameter(f"{text!r} came; give ROWSxCOLUMNS, such as 8x8")
+    return int(rows), int(columns)
+
+
+def parse_rank(text: str) -> int | str:
+    """An int where it is one, else the name of a rule."""
+    return int(text) if text.lstrip("-").isdigit() else text
+
+
+READING = [
+    click.option("--text-field", metavar="NAME", help="Column that holds the texts or token ids."),
+    click.option(
+        "--group-field",
+        metavar="NAME",
+        help="Column that says which documents belong together; 'file' for text files.",
+    ),
+    click.option(
+        "--documents",
+        type=click.Choice(["line", "paragraph", "file"]),
+        default="line",
+        show_default=True,
+        help="What is a document in text files.",
+    ),
+    click.option("--split", metavar="NAME", help="Split of a data set."),
+    click.option("--config", metavar="NAME", help="Configuration of a data set on the hub."),
+    click.option(
+        "--encoding-errors",
+        type=click.Choice(["strict", "replace"]),
+        default="strict",
+        show_default=True,
+        help="What to do with bytes that are not UTF-8.",
+    ),
+    click.option(
+        "--ids-dtype",
+        type=click.Choice(["uint16", "uint32"]),
+        help="Type of the numbers in a .bin file; uint16 by default.",
+    ),
+]
+COUNTING = [
+    click.option(
+        "--tokenizer",
+        default="words",
+        show_default=True,
+        metavar="SPEC",
+        help="words, chars, bytes, a tokenizer.json or vocab.txt or folder, hf:NAME, "
+        "train:bpe:8192 (or wordpiece, unigram).",
+    ),
+    click.option("--special-tokens", is_flag=True, help="Add the tokenizer's special tokens."),
+    click.option(
+        "--positions",
+        type=int,
+        metavar="N",
+        help="How many positions; by default the most that 1,000 documents, or 5% of "
+        "them, reach, at most 512.",
+    ),
+    click.option(
+        "--align",
+        type=click.Choice(["start", "end", "packed", "grid"]),
+        default="start",
+        show_default=True,
+        help="Where position 0 lies.",
+    ),
+    click.option(
+        "--grid",
+        type=parse_grid,
+        metavar="ROWSxCOLUMNS",
+        help="Two-dimensional positions, such as 8x8.",
+    ),
+    click.option(
+        "--folds",
+        type=int,
+        default=16,
+        show_default=True,
+        metavar="K",
+        help="Folds of the documents, a power of two.",
+    ),
+]
+ESTIMATING = [
+    click.option(
+        "--estimator",
+        default="plugin",
+        show_default=True,
+        metavar="NAME",
+        help="plugin: distances of the observed frequencies.",
+    ),
+    click.option(
+        "--metric",
+        default="hellinger",
+        show_default=True,
+        metavar="NAME",
+        help="hellinger, hellinger-normalised, fisher-rao, jensen-shannon or total-variation.",
+    ),
+    click.option(
+        "--min-count",
+        type=int,
+        default=2,
+        show_default=True,
+        metavar="N",
+        help="Leave out positions with fewer tokens.",
+    ),
+]
+SCORING = [
+    click.option(
+        "--encoding",
+        "encodings",
+        multiple=True,
+        metavar="SPEC",
+        help="An encoding to score, such as rope:base=500000 or learned:wpe.npy; may be repeated.",
+    ),
+    click.option(
+        "--dim", type=int, default=128, show_default=True, metavar="D", help="Width of the model."
+    ),
+    click.option("--per-head", is_flag=True, help="Score each head of the bias encodings too."),
+    click.option("--seed", type=int, default=0, show_default=True, help="Seed of random rows."),
+]
+DESIGNING = [
+    click.option(
+        "--rank",
+        type=parse_rank,
+        metavar="auto|R",
+        default="auto",
+        show_default=True,
+        help="Rank of the encoding; auto: the smallest with stress of 0.01 or less.",
+    ),
+    click.option(
+        "--norm",
+        type=float,
+        metavar="X",
+        help="Scale the encoding to rows of this root mean square norm.",
+    ),
+]
+QUIET = click.option("--quiet", is_flag=True, help="No progress and no notes.")
+FORCE = click.option("--force", is_flag=True, help="Replace an earlier run or file.")
+JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
+
+
+def with_options(*groups: list[Any]) -> Callable[[F], F]:
+    """A command with all the options of the groups, in their order."""
+
+    def decorate(command: F) -> F:
+        for option in reversed([option for group in groups for option in group]):
+            command = option(command)
+        return command
+
+    return decorate
