@@ -19,6 +19,7 @@ from posgeom.rank import explained_share
 from posgeom.stress import pairs
 
 if TYPE_CHECKING:
+    import pandas as pd
     from matplotlib.figure import Figure
 
     from posgeom.design import Design
@@ -67,6 +68,11 @@ def number(x: float) -> str:
 
 
 _SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+
+
+def by_stress(design: Design) -> pd.DataFrame:
+    """The scores, best first; encodings that differ by rounding alone stay as they came."""
+    return design.scores.sort_values("stress", kind="stable", key=lambda stress: stress.round(12))
 
 
 def chosen_rank(design: Design) -> int:
@@ -136,7 +142,7 @@ def _spectrum(design: Design, figure: Figure) -> Words:
 
 
 def _stress_by_encoding(design: Design, figure: Figure) -> Words:
-    scores = design.scores.sort_values("stress", kind="stable")
+    scores = by_stress(design)
     names = scores["encoding"].astype(str).tolist()
     stress, raw = scores["stress"].to_numpy(float), scores["stress_raw"].to_numpy(float)
     texts = [f"{number(s)}   (raw {number(r)})" for s, r in zip(stress, raw, strict=True)]
@@ -324,7 +330,7 @@ def _fitted(design: Design) -> Iterator[tuple[str, float, FloatArray]]:
 
     One at a time: for long geometries all of them together would not fit in memory.
     """
-    scores = design.scores.sort_values("stress", kind="stable")
+    scores = by_stress(design)
     for name, stress, scale in zip(
         scores["encoding"], scores["stress"], scores["scale"], strict=True
     ):
@@ -335,7 +341,7 @@ def _fitted(design: Design) -> Iterator[tuple[str, float, FloatArray]]:
 
 def _one_a_family(design: Design, most: int) -> dict[str, str]:
     """Up to `most` encodings and their stress in words: the best of each family, then the rest."""
-    scores = design.scores.sort_values("stress", kind="stable")
+    scores = by_stress(design)
     scores = scores[scores["encoding"].isin(list(design.encodings))]
     later = scores["family"].duplicated().to_numpy()
     picked = scores.iloc[np.sort(np.argsort(later, kind="stable")[:most])]

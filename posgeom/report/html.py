@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posgeom.rank import explained_share
-from posgeom.report.figures import chosen_rank, number, stress_at
+from posgeom.report.figures import by_stress, chosen_rank, number, stress_at
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -76,11 +76,11 @@ def report_html(design: Design, drawn: Iterable[Drawn]) -> str:
     environment = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    scores = design.scores.sort_values("stress", kind="stable")
+    scores = by_stress(design)
     columns = [column for column in COLUMNS if column.key in scores]
     corpus = [(k, v) for k, v in _flat(design.counts.provenance.as_dict()) if k != "notes"]
     return environment.from_string(template).render(
-        title=design.title,
+        title=_pieces(design.title),
         facts=_facts(design),
         summary=summary(design),
         caution=plugin_caution(design),
@@ -112,7 +112,7 @@ def summary(design: Design) -> list[str]:
     )
     less = f"{100 * abs(saved):.1f}% {'fewer' if saved >= 0 else 'more'}"
     return [
-        *_best_sentence(design.scores),
+        *_best_sentence(by_stress(design)),
         f"The floor is {number(design.floor)}: no encoding that sees only {sees} can have less "
         f"stress here. {_floor_meaning(design)}",
         f"The low-rank encoding made from the corpus (mds:rank={r} in the table) keeps "
@@ -154,19 +154,18 @@ def plugin_caution(design: Design) -> list[str]:
 
 def _random_as_good(scores: pd.DataFrame) -> str:
     """A warning where rows drawn by lot fit nearly as well as the best known encoding."""
-    known = scores[~scores["family"].isin(FROM_CORPUS)]
-    lot, best = known.loc[known["family"] == "random", "stress"].min(), known["stress"].min()
-    if not lot <= 1.25 * best:  # also where no random rows were scored
+    known, random = ~scores["family"].isin(FROM_CORPUS), scores["family"] == "random"
+    lot, best = scores.loc[random, "stress"].min(), scores.loc[known & ~random, "stress"].min()
+    if not lot <= 1.25 * best:  # also where one of the two is missing
         return ""
     return (
-        f" Random rows fit about as well (stress {number(lot)}) as the best encoding not made "
-        f"from the corpus ({number(best)}): here a low stress is no sign of fit."
+        f" Random rows fit as well (stress {number(lot)}) as the best other encoding not made "
+        f"from the corpus ({number(best)}), or nearly so: here a low stress is no sign of fit."
     )
 
 
 def _best_sentence(scores: pd.DataFrame) -> list[str]:
     known = scores[~scores["family"].isin(FROM_CORPUS) & np.isfinite(scores["stress"])]
-    known = known.sort_values("stress", kind="stable")
     if known.empty:
         return []
     stress = known["stress"].to_numpy(float)
@@ -223,11 +222,15 @@ def _row(score: Mapping[Any, Any], columns: list[Column]) -> dict[str, Any]:
         kind += ", from this corpus"
     note = score["note"] if isinstance(score["note"], str) else ""
     return {
-        # Pieces between which a long name may break.
-        "name": re.split(r"(?<=[:,=/#])", str(score["encoding"])),
+        "name": _pieces(str(score["encoding"])),
         "about": [line for line in (kind, note) if line],
         "cells": [_cell(column.key, score[column.key]) for column in columns],
     }
+
+
+def _pieces(name: str) -> list[str]:
+    """A long name, cut where it may break."""
+    return re.split(r"(?<=[:,=/#_])", name)
 
 
 def _cell(key: str, value: Any) -> str:
