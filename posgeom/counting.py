@@ -20,6 +20,7 @@ from posgeom.windows import Window
 
 IntArray = NDArray[np.int64]
 
+MOST_TOKENS = 1 << 24  # token types: memory grows with the largest id
 MOST_POSITIONS = 512  # counted where no number is given
 BATCH_DOCUMENTS, BATCH_SIZE = 2_000, 2_000_000  # documents, and characters or ids
 FLUSH = 4_000_000  # tokens between two merges into the sparse counts
@@ -135,6 +136,10 @@ class _Tally:
             return
         rows = np.concatenate([r for r, _ in self._pending])
         ids = np.concatenate([i for _, i in self._pending])
+        if ids.max(initial=0) >= MOST_TOKENS:
+            raise PosgeomError(
+                f"token id {ids.max()} came; expected ids of a vocabulary, below {MOST_TOKENS:,}"
+            )
         width = max(self.counts.shape[1], int(ids.max(initial=0)) + 1)
         new = coo_array((np.ones_like(ids), (rows, ids)), (self.counts.shape[0], width)).tocsr()
         self.counts.resize(new.shape)
@@ -194,11 +199,15 @@ def _window_size(
             f"{source.name} is one packed stream of token ids; use --align packed, "
             "or give rows of ids (a 2-D .npy, a list column)"
         )
+    if positions is not None and positions > 1_000_000:
+        raise PosgeomError(f"--positions {positions} came; a million is the most that is counted")
     if grid is None:
         if align == "grid":
             raise PosgeomError("--align grid came without its size; add --grid ROWSxCOLUMNS")
         return (MOST_POSITIONS if positions is None else positions), align
     cells = grid[0] * grid[1]
+    if cells < 1:
+        raise PosgeomError(f"--grid {grid[0]}x{grid[1]} came; give rows and columns of 1 or more")
     if min(grid) < 1 or (positions is not None and positions != cells) or align == "packed":
         raise PosgeomError(
             f"a grid of {grid[0]}x{grid[1]} has its own positions and alignment; "
@@ -215,9 +224,12 @@ def _check_enough(counts: PositionCounts, source: Corpus) -> None:
             "read, all of them empty); give a corpus with text"
         )
     if documents == 1:
+        cut = "cut it with --documents line or paragraph, or use --align packed on token ids"
+        if source.stream is not None:
+            cut = "lower --positions, so that the stream has several blocks"
         raise PosgeomError(
             f"{source.name} is one document, and nothing can be estimated from it; give more, "
-            "or cut it with --documents line or paragraph, or use --align packed on token ids"
+            f"or {cut}"
         )
     if counts.provenance.longest < 2:
         raise PosgeomError(

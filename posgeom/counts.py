@@ -1,6 +1,7 @@
 """Token counts by fold, position and token: all that the geometry needs of a corpus."""
 
 import json
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
 from os import PathLike
 from pathlib import Path
@@ -211,7 +212,7 @@ class PositionCounts:
         if isinstance(file, str | PathLike) and not Path(file).is_file():
             raise PosgeomError(f"counts {file} are not there; give a file that was saved by count")
         try:
-            with np.load(file, allow_pickle=False) as saved:
+            with _opened(file) as data, np.load(data, allow_pickle=False) as saved:
                 about = json.loads(saved["about"].tobytes())
                 counts = csr_array(
                     (saved["data"], saved["indices"], saved["indptr"]), tuple(saved["shape"])
@@ -229,6 +230,11 @@ class PositionCounts:
             raise
         except Exception as error:  # zip, JSON and array faults: all mean the same to a reader
             raise PosgeomError(f"{file} holds no position counts: {error}") from error
+
+
+def _opened(file: str | PathLike[str] | BinaryIO) -> AbstractContextManager[BinaryIO]:
+    # np.load leaves a broken file open
+    return open(file, "rb") if isinstance(file, str | PathLike) else nullcontext(file)
 
 
 def sum_by_row(counts: csr_array, target: IntArray, n_rows: int) -> csr_array:

@@ -1,6 +1,7 @@
 """The whole job: from a corpus to an encoding made for it, scored beside the known ones."""
 
-from collections.abc import Iterable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from os import PathLike
@@ -12,8 +13,9 @@ import numpy as np
 from posgeom.corpus import Corpus, open_corpus
 from posgeom.counting import count_positions
 from posgeom.counts import PositionCounts
-from posgeom.designers import LowRank, low_rank
-from posgeom.encodings import Encoding
+from posgeom.designers import DESIGNERS, LowRank, low_rank
+from posgeom.encodings import Encoding, make_encoding, parse_spec
+from posgeom.errors import PosgeomError
 from posgeom.geometry import Geometry, estimate_geometry
 from posgeom.mds import MDSResult, classical_mds
 from posgeom.rank import choose_rank, explained_share, stress_by_rank
@@ -147,6 +149,11 @@ def design(
         "encoding_errors": encoding_errors,
         "ids_dtype": ids_dtype,
     }
+    if dim < 1:
+        raise PosgeomError(f"--dim {dim} came; give 1 or more")
+    for spec in encodings or ():
+        if isinstance(spec, str) and parse_spec(spec).family not in DESIGNERS:
+            make_encoding(spec, dim=dim, seed=seed)  # what is wrong with it is told before the work
     source = open_corpus(corpus, **reading)
     trained = None
     if isinstance(tokenizer, str) and tokenizer.startswith("train:"):
@@ -209,16 +216,28 @@ def geometry_of(
 
     A run keeps its own geometry; counts and corpora are estimated as asked.  counting: the
     keywords of count_positions.
+    Raises PosgeomError for options that cannot be heeded: a run is estimated already, and counts
+    are counted.
     """
+    estimating = {"estimator": estimator, "metric": metric, "min_count": min_count}
     if isinstance(source, str | PathLike):
         path = Path(source)
         if (path / "geometry.npz").is_file():
+            _refuse_options(f"the run {path}", geometry_of, estimating)
+            _refuse_options(f"the run {path}", design, counting)
             return Design.load(path).geometry
         if path.suffix == ".npz":
-            counts = PositionCounts.load(path)
-            return estimate_geometry(counts, estimator, metric=metric, min_count=min_count)
-    counts = count_positions(source, **counting)
-    return estimate_geometry(counts, estimator, metric=metric, min_count=min_count)
+            _refuse_options(f"the counts {path}", design, counting)
+            return estimate_geometry(PositionCounts.load(path), **estimating)
+    return estimate_geometry(count_positions(source, **counting), **estimating)
+
+
+def _refuse_options(what: str, job: Callable[..., Any], options: dict[str, Any]) -> None:
+    """Raise PosgeomError for an option that is not at its default."""
+    for name, parameter in inspect.signature(job).parameters.items():
+        if name in options and name != "progress" and options[name] != parameter.default:
+            flag = "--" + name.replace("_", "-")
+            raise PosgeomError(f"{flag} does not apply to {what}; leave it out, or give a corpus")
 
 
 def default_encodings(dim: int) -> list[str]:

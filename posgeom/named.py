@@ -119,7 +119,7 @@ def hub_table(name: str, config: str | None, split: str | None, copies: str = ""
     import datasets
 
     with _hub_errors(name, copies):
-        _reach_hub()
+        reach_hub()
         with _quiet():
             data = datasets.load_dataset(
                 name, config, split="train" if split is None else split, streaming=True
@@ -138,7 +138,7 @@ def hub_table(name: str, config: str | None, split: str | None, copies: str = ""
     return Table(f"hf:{name}", columns, rows)
 
 
-def _reach_hub() -> None:
+def reach_hub() -> None:
     """Raise whatever hinders one short request; `datasets` itself would retry half a minute."""
     import huggingface_hub
 

@@ -35,6 +35,10 @@ def run_pipeline(
     that holds something else.
     """
     stages = [(stage, _target(stage, Path(file), Path(out))) for stage in read_pipeline(file)]
+    folders = [folder for _, folder in stages]
+    for i, folder in enumerate(folders, 1):
+        if folder in folders[: i - 1]:
+            raise PosgeomError(f"{file}, stage {i}: out: an earlier stage writes to {folder} too")
     for stage, folder in stages:
         if not force and _is_there(stage, folder):
             yield folder, False
@@ -51,7 +55,7 @@ def run_pipeline(
 def read_pipeline(file: str | PathLike[str]) -> list[dict[str, Any]]:
     """The stages of a pipeline, each checked against the signature of its job."""
     try:
-        stages = tomllib.loads(Path(file).read_text(encoding="utf-8")).get("stage")
+        stages = tomllib.loads(Path(file).read_text(encoding="utf-8-sig")).get("stage")
     except (OSError, UnicodeDecodeError) as error:
         raise PosgeomError(f"pipeline {file} cannot be read: {error}") from error
     except tomllib.TOMLDecodeError as error:
@@ -63,8 +67,10 @@ def read_pipeline(file: str | PathLike[str]) -> list[dict[str, Any]]:
 
 def _checked(stage: dict[str, Any], where: str) -> dict[str, Any]:
     """The stage with its values in the types that its job takes."""
+    if not isinstance(stage, dict):
+        raise PosgeomError(f"{where} is {stage!r}; give a table, [[stage]]")
     job = stage.get("job")
-    if job not in JOBS:
+    if not isinstance(job, str) or job not in JOBS:
         raise PosgeomError(f"{where}: job {job!r} is not known; use {', '.join(JOBS)}")
     if not isinstance(stage.get("source"), str):
         raise PosgeomError(f'{where} has no source; add source = "python-stdlib", or a path')

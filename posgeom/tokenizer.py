@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from posgeom.corpus import Corpus
 from posgeom.errors import PosgeomError
+from posgeom.named import reach_hub
 from posgeom.training import TRAINERS
 
 if TYPE_CHECKING:
@@ -185,8 +186,18 @@ def _backend_of(spec: str) -> "tokenizers.Tokenizer":
     import tokenizers
 
     if spec.startswith("hf:"):
+        import huggingface_hub
+
         try:
-            return tokenizers.Tokenizer.from_pretrained(spec.removeprefix("hf:"))
+            try:
+                reach_hub()
+                offline = False
+            except Exception:  # then a copy in the cache does, without half a minute of retries
+                offline = True
+            file = huggingface_hub.hf_hub_download(
+                spec.removeprefix("hf:"), "tokenizer.json", local_files_only=offline
+            )
+            return tokenizers.Tokenizer.from_file(file)
         except Exception as error:  # the hub's client has many; all mean that it is not to be had
             raise PosgeomError(
                 f"tokenizer {spec} could not be had from the hub ({_first_line(error)}); "
@@ -255,7 +266,7 @@ def _byte_level_bpe(path: Path) -> "tokenizers.Tokenizer":
 def _trained(spec: str, corpus: Corpus | None, special_tokens: bool) -> LibraryTokenizer:
     """A tokenizer trained on the head of the corpus, as `train:MODEL:SIZE` says."""
     _, model, size = (*spec.split(":"), "", "")[:3]
-    if model not in TRAINERS or not size.isdigit() or int(size) < 2:
+    if spec.count(":") != 2 or model not in TRAINERS or not size.isdigit() or int(size) < 2:
         raise PosgeomError(
             f"tokenizer {spec!r} is not to be trained; give train:bpe:N, train:wordpiece:N or "
             "train:unigram:N with N pieces, 2 or more"

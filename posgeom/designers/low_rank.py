@@ -48,6 +48,8 @@ class LowRank:
         """
         if not (np.isfinite(norm) and norm > 0):
             raise PosgeomError(f"--norm {norm} came; give a positive number")
+        if not 1e-30 <= norm <= 1e30:
+            raise PosgeomError(f"--norm {norm} came, which float32 cannot hold; give one near 1")
         own = np.sqrt((self.A**2).sum(axis=1).mean())
         return replace(self, A=self.A * (norm / own)) if own > 0 else self
 

@@ -1,11 +1,13 @@
 """A run as a folder, written whole or not at all."""
 
 import json
+import os
 import platform
 import shutil
 import sys
 import tempfile
 import tomllib
+from collections.abc import Callable
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
@@ -50,10 +52,23 @@ def check_out(folder: str | PathLike[str], *, force: bool = False) -> Path:
             f"--out {out} already holds {held[0]}; give another folder, or --force to replace a run"
         )
     foreign = [name for name in held if name not in FILES]
+    foreign += [p.name for p in (out / "figures").glob("*") if p.suffix not in (".svg", ".png")]
+    if held and "run.toml" not in held:
+        foreign += held
     if foreign:
         raise PosgeomError(
             f"--out {out} holds {foreign[0]}, which is no file of a run; --force replaces runs "
             "only, give another folder"
+        )
+    return _check_writable(out)
+
+
+def _check_writable(out: Path) -> Path:
+    """`out`, once the nearest folder above it that is there can be written to."""
+    home = next(p for p in out.resolve().parents if p.exists())
+    if not (home.is_dir() and os.access(home, os.W_OK | os.X_OK)):
+        raise PosgeomError(
+            f"--out {out} cannot be made in {home}; give a place that can be written"
         )
     return out
 
@@ -62,10 +77,12 @@ def save_design(design: "Design", folder: str | PathLike[str], *, force: bool = 
     """Write a design to a temporary folder beside the final one, then rename it."""
     from posgeom.report import write_report
 
-    out = check_out(folder, force=force)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
+    # resolved: a link leads to its folder, and `.` has no name that could be renamed to
+    out = check_out(folder, force=force).resolve()
+    partial = out
     try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
         partial.chmod(0o755)  # mkdtemp's folder is for its owner alone
         design.counts.save(partial / "counts.npz")
         write_geometry(design.geometry, partial / "geometry.npz")
@@ -78,13 +95,29 @@ def save_design(design: "Design", folder: str | PathLike[str], *, force: bool = 
         if design.tokenizer is not None:
             (partial / "tokenizer.json").write_text(design.tokenizer, encoding="utf-8")
         write_report(design, partial)
-        if out.exists():
-            shutil.rmtree(out)
+        _put_in_place(partial, out)
+    except OSError as error:
+        raise PosgeomError(
+            f"--out {folder} cannot be written ({error.strerror or error}); give another folder"
+        ) from error
+    finally:
+        if partial != out:
+            shutil.rmtree(partial, ignore_errors=True)
+    return Path(folder)
+
+
+def _put_in_place(partial: Path, out: Path) -> None:
+    """Rename `partial` to `out`; an earlier run there goes only once the new one stands."""
+    earlier = partial.with_name(partial.name + ".old")
+    if out.exists():
+        out.rename(earlier)
+    try:
         partial.rename(out)
     except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
+        if earlier.exists():
+            earlier.rename(out)
         raise
-    return out
+    shutil.rmtree(earlier, ignore_errors=True)
 
 
 def check_out_file(file: str | PathLike[str], *, force: bool = False) -> Path:
@@ -93,16 +126,21 @@ def check_out_file(file: str | PathLike[str], *, force: bool = False) -> Path:
     if out.is_dir() or (out.exists() and not force):
         what = "is a folder" if out.is_dir() else "is there already"
         raise PosgeomError(f"--out {out} {what}; give another file, or --force to replace it")
-    return out
+    return _check_writable(out)
 
 
 def save_counts(counts: PositionCounts, file: str | PathLike[str], *, force: bool = False) -> None:
     """Write counts under a temporary name beside the final one, then rename them."""
     out = check_out_file(file, force=force)
-    out.parent.mkdir(parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as partial:
-        counts.save(Path(partial) / "counts.npz")
-        (Path(partial) / "counts.npz").rename(out)
+    try:
+        out.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as partial:
+            counts.save(Path(partial) / "counts.npz")
+            (Path(partial) / "counts.npz").replace(out)
+    except OSError as error:
+        raise PosgeomError(
+            f"--out {file} cannot be written ({error.strerror or error}); give another file"
+        ) from error
 
 
 def load_design(folder: str | PathLike[str]) -> dict[str, Any]:
@@ -115,15 +153,26 @@ def load_design(folder: str | PathLike[str]) -> dict[str, Any]:
     if missing:
         raise PosgeomError(f"{out} is not the folder of a run: it has no {missing[0]}")
     tokenizer = out / "tokenizer.json"
-    stage = tomllib.loads((out / "run.toml").read_text(encoding="utf-8"))["stage"][0]
+    held: dict[str, Any] = {}
+    readers: dict[str, Callable[[Path], Any]] = {
+        "run.toml": lambda path: tomllib.loads(path.read_text(encoding="utf-8"))["stage"][0],
+        "provenance.json": lambda path: json.loads(path.read_text(encoding="utf-8")),
+        "scores.csv": lambda path: pd.read_csv(path, keep_default_na=False),
+    }
+    for name, read in readers.items():
+        try:
+            held[name] = read(out / name)
+        except (OSError, ValueError, LookupError) as error:
+            raise PosgeomError(f"{out / name} is broken ({error}); make the run again") from error
+    stage = held["run.toml"]
     factors, _ = read_tensors(out / "encoding.safetensors")
     return {
         "counts": PositionCounts.load(out / "counts.npz"),
         "geometry": read_geometry(out / "geometry.npz"),
         "low_rank": factors,
-        "scores": pd.read_csv(out / "scores.csv", keep_default_na=False),
+        "scores": held["scores.csv"],
         "settings": {key: value for key, value in stage.items() if key != "job"},
-        "provenance": json.loads((out / "provenance.json").read_text(encoding="utf-8")),
+        "provenance": held["provenance.json"],
         "tokenizer": tokenizer.read_text(encoding="utf-8") if tokenizer.is_file() else None,
     }
 
@@ -150,7 +199,7 @@ def write_geometry(geometry: Geometry, file: str | PathLike[str]) -> None:
 def read_geometry(file: str | PathLike[str]) -> Geometry:
     """A geometry that write_geometry wrote; PosgeomError for a file that holds none."""
     try:
-        with np.load(file, allow_pickle=False) as saved:
+        with open(file, "rb") as data, np.load(data, allow_pickle=False) as saved:
             about = json.loads(saved["about"].tobytes())
             return Geometry(
                 squared=saved["squared_distances"],

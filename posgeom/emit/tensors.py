@@ -1,7 +1,9 @@
 """encoding.safetensors: the encoding as tensors, with what it is in the header."""
 
 import json
+import os
 from os import PathLike
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -28,7 +30,6 @@ def write_tensors(design: "Design", file: str | PathLike[str]) -> None:
         "parameters": design.low_rank.n_parameters,
         "metric": design.geometry.metric,
         "estimator": design.geometry.estimator,
-        "corpus": design.title,
         "fingerprint": f"{design.counts.provenance.fingerprint:032x}",
         "settings": design.settings,
     }
@@ -44,6 +45,9 @@ def write_tensors(design: "Design", file: str | PathLike[str]) -> None:
         file,
         metadata={"posgeom": json.dumps(about, sort_keys=True)},
     )
+    mask = os.umask(0)
+    os.umask(mask)
+    Path(file).chmod(0o666 & ~mask)  # safetensors makes files for their owner alone
 
 
 def read_tensors(file: str | PathLike[str]) -> tuple[LowRank, dict[str, Any]]:
