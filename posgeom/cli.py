@@ -4,6 +4,8 @@ Results go to stdout, progress and notes to stderr.  Exit codes: 0, 1 for a bug,
 """
 
 import json
+import os
+import signal
 import sys
 from typing import TYPE_CHECKING, Any
 
@@ -60,7 +62,7 @@ def design_command(
     show_scores(made.scores)
     low = made.low_rank
     click.echo(
-        f"\nshift-invariant floor {made.floor:.3f}: no encoding of offsets alone has less stress"
+        f"\nshift-invariant floor {made.floor}: no encoding of offsets alone has less stress"
         f"\nencoding: rank {low.rank}, {low.n_parameters:,} parameters in place of "
         f"{made.geometry.n_positions * low.dim:,}"
         f"\nwritten to {out}; look at {out}/report.html"
@@ -120,33 +122,98 @@ def score_command(
 ) -> None:
     """Rank encodings against a corpus, saved counts (.npz), or the folder of a run."""
     from posgeom.design import default_encodings, geometry_of
-    from posgeom.scoring import score_encodings
+    from posgeom.scoring import floor_estimate, score_encodings
 
     scoring = {name: settings.pop(name) for name in ("dim", "per_head", "seed")}
     geometry = geometry_of(source, **settings, progress=wants_progress(quiet))
     wanted = encodings or (*default_encodings(scoring["dim"]), "mds")
     scores = score_encodings(geometry, wanted, **scoring)
+    floor = floor_estimate(geometry)
     say(geometry.notes, quiet)
     if as_json:
-        click.echo(json.dumps({"floor": geometry.floor, "scores": records(scores)}))
+        click.echo(json.dumps({"floor": floor.value, "scores": records(scores)}))
         return
     show_scores(scores)
-    click.echo(f"\nshift-invariant floor {geometry.floor:.3f}")
+    click.echo(f"\nshift-invariant floor {floor}")
+
+
+@cli.command("diagnose")
+@click.argument("source", metavar="SOURCE|COUNTS")
+@with_options(READING, COUNTING, ESTIMATING, SCORING, [QUIET, JSON])
+def diagnose_command(
+    source: str, quiet: bool, as_json: bool, encodings: tuple[str, ...], **settings: Any
+) -> None:
+    """Tell geometry from sampling noise, and say what a corpus asks of an encoding."""
+    from posgeom.design import counts_of, default_encodings
+    from posgeom.diagnose import diagnose
+    from posgeom.geometry import estimate_geometry
+
+    scoring = {name: settings.pop(name) for name in ("dim", "seed")}
+    settings.pop("per_head")
+    estimating = {name: settings.pop(name) for name in ("estimator", "metric", "min_count")}
+    counts = counts_of(source, **settings, progress=wants_progress(quiet))
+    geometry = estimate_geometry(counts, **estimating, seed=scoring["seed"])
+    wanted = encodings or (*default_encodings(scoring["dim"]), "none", "mds")
+    found = diagnose(counts, geometry, wanted, **scoring)
+    say(counts.provenance.notes + geometry.notes, quiet)
+    if as_json:
+        click.echo(json.dumps(found.as_dict()))
+        return
+    for sentence in found.sentences:
+        click.echo(sentence)
+    if len(found.ranking):
+        click.echo()
+        show_scores(found.ranking)
+
+
+@cli.command("inspect")
+@click.argument("path")
+@click.option(
+    "--layer",
+    type=int,
+    default=0,
+    show_default=True,
+    metavar="L",
+    help="Layer whose W_q and W_k the four terms of content and position pass.",
+)
+@click.option(
+    "--tokens",
+    metavar="FILE",
+    help="Token ids to draw content from, .npy or text; by default the whole vocabulary.",
+)
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of random rows.")
+@with_options([JSON])
+def inspect_command(path: str, layer: int, tokens: str | None, seed: int, as_json: bool) -> None:
+    """Say what a model folder (config.json, safetensors) holds about positions.
+
+    Where positions are added to tokens, pairs of both are drawn (--seed) and compared.
+    """
+    from posgeom.passport import inspect_model, lines
+
+    passport = inspect_model(path, layer=layer, tokens=tokens, seed=seed)
+    for line in [json.dumps(passport.as_dict())] if as_json else lines(passport):
+        click.echo(line)
 
 
 @cli.command("encodings")
-def encodings_command() -> None:
-    """List the encodings that can be scored, with their options."""
+@click.option(
+    "--dim", type=int, default=128, show_default=True, metavar="D", help="Width of the model."
+)
+@click.option("--heads", type=int, metavar="H", help="Heads of the model.")
+@click.option("--length", type=int, metavar="L", help="Positions of the model.")
+@with_options([JSON])
+def encodings_command(dim: int, heads: int | None, length: int | None, as_json: bool) -> None:
+    """List the encodings that can be scored; with --heads and --length also what each costs."""
     from posgeom.designers import DESIGNERS
-    from posgeom.encodings import FAMILIES
-    from posgeom.encodings.registry import family_options
+    from posgeom.passport.catalogue import Entry, catalogue, first_sentence, lines
 
-    for family, cls in FAMILIES.items():
-        options = ",".join(f"{k}={v}" for k, (_, v) in family_options(cls).items())
-        click.echo(f"{family}:{options}\n    {first_sentence(cls.__doc__)}")
-    click.echo("learned:PATH[#KEY]\n    A table from a .npy, .npz or .safetensors file.")
-    for family, designer in DESIGNERS.items():
-        click.echo(f"{family}:rank=r\n    {first_sentence(designer.__doc__)}")
+    entries = catalogue(dim, heads, length) + [
+        Entry(family, f"{family}:rank=r", {}, first_sentence(designer.__doc__))
+        for family, designer in DESIGNERS.items()
+    ]
+    as_object = {"encodings": [entry.as_dict() for entry in entries]}
+    for line in [json.dumps(as_object)] if as_json else lines(entries):
+        click.echo(line)
 
 
 @cli.command("corpora")
@@ -206,7 +273,7 @@ def summary(made: "Design") -> dict[str, Any]:
         "rank": made.low_rank.rank,
         "dim": made.low_rank.dim,
         "parameters": made.low_rank.n_parameters,
-        "floor": made.floor,
+        "floor": made.floor.value,
         "scores": records(made.scores),
         "notes": list(made.notes),
     }
@@ -214,17 +281,26 @@ def summary(made: "Design") -> dict[str, Any]:
 
 def show_scores(scores: "pd.DataFrame") -> None:
     """The columns that answer the question, best encoding first."""
-    shown = scores.sort_values("stress", kind="stable")[
-        ["encoding", "parameters", "stress", "stress_raw", "spearman", "monotonicity_violation"]
-    ]
-    heads = ["encoding", "parameters", "stress", "raw stress", "Spearman", "violations"]
+    columns = {
+        "encoding": "encoding",
+        "parameters": "parameters",
+        "stress": "stress",
+        "stress_se": "±",
+        "stress_raw": "raw stress",
+        "spearman": "Spearman",
+        "monotonicity_violation": "violations",
+    }
+    if scores["stress_se"].isna().all():  # a plug-in geometry knows no errors
+        del columns["stress_se"]
+    shown = scores.sort_values("stress", kind="stable")[list(columns)]
     click.echo(
         shown.to_string(
             index=False,
-            header=heads,
+            header=list(columns.values()),
             formatters={
                 "parameters": "{:,}".format,
                 "stress": "{:.4f}".format,
+                "stress_se": "{:.4f}".format,
                 "stress_raw": "{:.4g}".format,
                 "spearman": "{:.3f}".format,
                 "monotonicity_violation": "{:.3f}".format,
@@ -245,25 +321,27 @@ def show_counts(counts: Any, out: str, as_json: bool) -> None:
     )
 
 
-def first_sentence(doc: str | None) -> str:
-    """The first sentence of a docstring, on one line."""
-    return " ".join((doc or "").split()).partition(".  ")[0].partition(". ")[0] + "."
-
-
 def main() -> None:
     """Run the command line; bad input is one line on stderr and exit code 2."""
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that folders are cleared away
     try:
-        # standalone_mode would print usage and hints on lines of their own
-        sys.exit(cli.main(standalone_mode=False) or 0)
+        # cli.main would print usage and hints on lines of their own, and call EPIPE an error
+        with cli.make_context("posgeom", sys.argv[1:]) as context:
+            cli.invoke(context)
+    except click.exceptions.Exit as done:
+        sys.exit(done.exit_code)
+    except click.exceptions.NoArgsIsHelpError as error:
+        click.echo(error.format_message(), err=True)
+        sys.exit(2)
     except PosgeomError as error:
         fail(str(error))
     except click.ClickException as error:
         fail(f"{error.format_message()} (posgeom --help)")
-    except click.Abort:
+    except (click.Abort, KeyboardInterrupt):
         sys.exit(130)
     except BrokenPipeError:  # the reader of stdout has gone, as `head` does
-        sys.stderr.close()
-        sys.exit(0)
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+    sys.exit(0)
 
 
 def fail(message: str) -> None:

@@ -14,12 +14,19 @@ from posgeom.corpus import Corpus, open_corpus
 from posgeom.counting import count_positions
 from posgeom.counts import PositionCounts
 from posgeom.designers import DESIGNERS, LowRank, low_rank
+from posgeom.diagnose import Diagnosis, diagnose
 from posgeom.encodings import Encoding, make_encoding, parse_spec
 from posgeom.errors import PosgeomError
 from posgeom.geometry import Geometry, estimate_geometry
+from posgeom.inference import Estimate
 from posgeom.mds import MDSResult, classical_mds
-from posgeom.rank import choose_rank, explained_share, stress_by_rank
-from posgeom.scoring import make_encodings, score_encodings
+from posgeom.rank import above_noise, choose_rank, explained_share, stress_by_rank
+from posgeom.scoring import (
+    check_structure,
+    floor_estimate,
+    make_encodings,
+    score_encodings,
+)
 from posgeom.tokenizer import PLAIN, LibraryTokenizer, load_tokenizer
 
 if TYPE_CHECKING:
@@ -59,10 +66,18 @@ class Design:
         """What the run has to say of itself, a sentence each."""
         return self.counts.provenance.notes + self.geometry.notes
 
-    @property
-    def floor(self) -> float:
-        """Least stress that any shift-invariant encoding can have."""
-        return self.geometry.floor
+    @cached_property
+    def floor(self) -> Estimate:
+        """Least stress that any shift-invariant encoding can have, in 0..1, with its error."""
+        return floor_estimate(self.geometry)
+
+    @cached_property
+    def diagnosis(self) -> Diagnosis | None:
+        """What the corpus asks of an encoding; None for a plug-in geometry, which cannot tell."""
+        if self.geometry.stationarity is None:
+            return None
+        encodings = list(self.encodings.values())
+        return diagnose(self.counts, self.geometry, encodings, scores=self.scores)
 
     @cached_property
     def mds(self) -> MDSResult:
@@ -109,7 +124,7 @@ def design(
     grid: tuple[int, int] | None = None,
     folds: int = 16,
     special_tokens: bool = False,
-    estimator: str = "plugin",
+    estimator: str = "debiased",
     metric: str = "hellinger",
     min_count: int = 2,
     dim: int = 128,
@@ -168,7 +183,8 @@ def design(
         special_tokens=special_tokens,
         progress=progress,
     )
-    geometry = estimate_geometry(counts, estimator, metric=metric, min_count=min_count)
+    geometry = estimate_geometry(counts, estimator, metric=metric, min_count=min_count, seed=seed)
+    check_structure(geometry)
     mds = classical_mds(geometry.squared, squared=True)
     ranks = rank_table(geometry, mds, dim)
     r = choose_rank(rank, ranks["stress"].to_numpy(), geometry.n_positions, dim)
@@ -207,7 +223,7 @@ def design(
 def geometry_of(
     source: Any,
     *,
-    estimator: str = "plugin",
+    estimator: str = "debiased",
     metric: str = "hellinger",
     min_count: int = 2,
     **counting: Any,
@@ -219,17 +235,24 @@ def geometry_of(
     Raises PosgeomError for options that cannot be heeded: a run is estimated already, and counts
     are counted.
     """
-    estimating = {"estimator": estimator, "metric": metric, "min_count": min_count}
-    if isinstance(source, str | PathLike):
-        path = Path(source)
-        if (path / "geometry.npz").is_file():
-            _refuse_options(f"the run {path}", geometry_of, estimating)
-            _refuse_options(f"the run {path}", design, counting)
-            return Design.load(path).geometry
-        if path.suffix == ".npz":
-            _refuse_options(f"the counts {path}", design, counting)
-            return estimate_geometry(PositionCounts.load(path), **estimating)
-    return estimate_geometry(count_positions(source, **counting), **estimating)
+    estimating: dict[str, Any] = {
+        "estimator": estimator,
+        "metric": metric,
+        "min_count": min_count,
+    }
+    if isinstance(source, str | PathLike) and (Path(source) / "geometry.npz").is_file():
+        _refuse_options(f"the run {source}", geometry_of, estimating)
+        _refuse_options(f"the run {source}", design, counting)
+        return Design.load(source).geometry
+    return estimate_geometry(counts_of(source, **counting), **estimating)
+
+
+def counts_of(source: Any, **counting: Any) -> PositionCounts:
+    """Saved counts (.npz), or those of a corpus; PosgeomError for options they cannot heed."""
+    if isinstance(source, str | PathLike) and Path(source).suffix == ".npz":
+        _refuse_options(f"the counts {source}", design, counting)
+        return PositionCounts.load(source)
+    return count_positions(source, **counting)
 
 
 def _refuse_options(what: str, job: Callable[..., Any], options: dict[str, Any]) -> None:
@@ -246,7 +269,7 @@ def default_encodings(dim: int) -> list[str]:
 
 
 def rank_table(geometry: Geometry, mds: MDSResult, dim: int) -> "pd.DataFrame":
-    """A row for each rank 1..min(n − 1, dim) that the geometry fills.
+    """A row for each rank up to what stands above the noise and fits, min(n − 1, dim).
 
     Columns: rank, stress (scale-free), stress_raw, explained (share of the positive
     eigenvalues), parameters (r(n + dim)).
@@ -254,7 +277,7 @@ def rank_table(geometry: Geometry, mds: MDSResult, dim: int) -> "pd.DataFrame":
     import pandas as pd
 
     n = geometry.n_positions
-    most = max(1, min(mds.rank, dim, n - 1))
+    most = max(1, min(above_noise(mds.eigenvalues), dim, n - 1))
     scale_free, raw = stress_by_rank(mds.coordinates[:, :most], geometry.distances)
     rank = np.arange(1, len(scale_free) + 1)
     return pd.DataFrame(

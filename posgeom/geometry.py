@@ -1,7 +1,7 @@
 """From counts to the distances between positions."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -9,30 +9,43 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 
 from posgeom.counts import PositionCounts
+from posgeom.debias import debiased_squares
 from posgeom.distances import METRICS
 from posgeom.errors import PosgeomError
-from posgeom.stress import shift_invariant_floor
+from posgeom.stationarity import Stationarity, fold_gram, stationarity_test
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-ESTIMATORS = ("plugin",)
+ESTIMATORS = ("debiased", "plugin")
 FEW_TOKENS = 100  # a distribution of fewer is hardly known
+LEAST_FOLDS = 4  # of a cross-fold estimate with errors
+ROOT_METRICS: dict[
+    str, Callable[[FloatArray], FloatArray]
+] = {  # distances that are functions of the squared Hellinger chord
+    "hellinger": lambda s: s,
+    "hellinger-normalised": lambda s: s / 2,
+    "fisher-rao": lambda s: np.sign(s) * (4 * np.arcsin(np.sqrt(np.abs(s)) / 2)) ** 2,
+}
 
 
 @dataclass(frozen=True, eq=False)
 class Geometry:
     """How far apart the token distributions of the positions are.
 
-    squared     (n, n) squared distances, symmetric, 0 on the diagonal
-    totals      (n,) tokens that each position's distribution was estimated from; 0 for truths
-    positions   (n,) position numbers, or (n, 2) rows and columns of a grid
-    metric      name of the distance, see posgeom.distances.METRICS
-    estimator   "plugin": distances of the raw frequencies, sampling noise included; "truth":
-                of distributions that were known
-    grid        (rows, columns) where positions are cells
-    left_out    flat numbers of the positions that had too few tokens
-    notes       what a reader should know of it
+    squared       (n, n) squared distances, symmetric, 0 on the diagonal; a debiased estimate may
+                  fall below 0 where positions are alike
+    totals        (n,) tokens that each position's distribution was estimated from; 0 for truths
+    positions     (n,) position numbers, or (n, 2) rows and columns of a grid
+    metric        name of the distance, see posgeom.distances.METRICS
+    estimator     "debiased": sampling noise taken out, see posgeom.debias; "plugin": distances
+                  of the raw frequencies, noise included; "truth": of known distributions
+    grid          (rows, columns) where positions are cells
+    left_out      flat numbers of the positions that had too few tokens
+    notes         what a reader should know of it
+    stationarity  the test whether positions differ at all; None where it was not made
+    reference, replicates   (n, n) and (K, n, n) squared distances for the jackknife, see
+                  posgeom.debias; None where errors are not known
     """
 
     squared: FloatArray = field(repr=False)
@@ -43,10 +56,13 @@ class Geometry:
     grid: tuple[int, int] | None = None
     left_out: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
+    stationarity: Stationarity | None = None
+    reference: FloatArray | None = field(default=None, repr=False)
+    replicates: FloatArray | None = field(default=None, repr=False)
 
     @property
     def distances(self) -> FloatArray:
-        """(n, n) distances between positions."""
+        """(n, n) distances between positions; where an estimate of a square is below 0, 0."""
         return np.sqrt(np.maximum(self.squared, 0))
 
     @property
@@ -62,9 +78,9 @@ class Geometry:
         return self.positions @ np.array([self.grid[1], 1])
 
     @property
-    def floor(self) -> float:
-        """Least stress that any shift-invariant encoding can have, in 0..1."""
-        return shift_invariant_floor(self.distances, self.positions)
+    def has_structure(self) -> bool:
+        """Whether positions differ by more than sampling noise, as far as it was tested."""
+        return self.stationarity is None or self.stationarity.significant > 0
 
 
 def position_profiles(counts: PositionCounts) -> csr_array:
@@ -93,17 +109,23 @@ def true_geometry(profiles: csr_array | FloatArray, *, metric: str = "hellinger"
 
 def estimate_geometry(
     counts: PositionCounts,
-    estimator: str = "plugin",
+    estimator: str = "debiased",
     *,
     metric: str = "hellinger",
     min_count: int = 2,
+    seed: int = 0,
 ) -> Geometry:
     """The geometry of a corpus from its counts.
 
-    estimator   "plugin": the distances between the observed frequencies, as the paper takes
+    estimator   "debiased": sampling noise taken out, with errors, after a test whether positions
+                differ at all; where they do not, all distances are 0.  Needs four folds with
+                documents; with fewer it falls back to plug-in and a note says so.
+                "plugin": the distances between the observed frequencies, as the paper takes
                 them.  They include sampling noise, most of all on large vocabularies.
-    metric      hellinger, hellinger-normalised, fisher-rao, jensen-shannon, total-variation
+    metric      hellinger, hellinger-normalised, fisher-rao; with plugin also jensen-shannon,
+                total-variation
     min_count   positions with fewer tokens are left out, and named in the notes
+    seed        of the random signs of the test
 
     Raises PosgeomError for an unknown estimator or metric, and where fewer than two positions
     have enough tokens.
@@ -111,19 +133,26 @@ def estimate_geometry(
     if estimator not in ESTIMATORS:
         raise PosgeomError(f"estimator {estimator!r} is not known; use {' or '.join(ESTIMATORS)}")
     distance = _metric(metric)
+    if estimator == "debiased" and metric not in ROOT_METRICS:
+        raise PosgeomError(
+            f"metric {metric} has no debiased estimate; use {', '.join(ROOT_METRICS)}, "
+            "or --estimator plugin"
+        )
     totals = counts.totals
     enough = totals >= max(1, min_count)
+    spread = enough & _spread_over_folds(counts)
+    if estimator == "debiased" and spread.sum() >= 2:
+        enough = spread
     if enough.sum() < 2:
         raise PosgeomError(
             f"{int(enough.sum())} of {len(totals)} positions have {min_count} tokens, two are "
             "needed; give more documents or a lower --min-count"
         )
     index = np.flatnonzero(enough)
-    kept = counts if enough.all() else _only(counts, index)
-    distances = distance(position_profiles(kept))
+    kept = counts if enough.all() else only(counts, index)
     grid = counts.grid
-    return Geometry(
-        squared=distances**2,
+    geometry = Geometry(
+        squared=np.zeros((len(index), len(index))),
         totals=totals[index],
         positions=index if grid is None else np.column_stack(np.divmod(index, grid[1])),
         metric=metric,
@@ -132,6 +161,66 @@ def estimate_geometry(
         left_out=tuple(np.flatnonzero(~enough).tolist()),
         notes=_notes(totals, enough, min_count),
     )
+    if estimator == "debiased" and spread.sum() >= 2:
+        folded = _filled_folds(kept)
+        notes = geometry.notes + _fold_notes(counts, folded)
+        return _debiased(folded, replace(geometry, notes=notes), seed)
+    if estimator == "debiased":
+        note = (
+            f"no two positions have tokens in {LEAST_FOLDS} folds of documents: noise cannot be "
+            "told from geometry, and the distances are plug-in ones; give more documents"
+        )
+        geometry = replace(geometry, estimator="plugin", notes=(*geometry.notes, note))
+    return replace(geometry, squared=distance(position_profiles(kept)) ** 2)
+
+
+def _debiased(counts: PositionCounts, geometry: Geometry, seed: int) -> Geometry:
+    """The geometry with its noise taken out, or with distances 0 where there is only noise."""
+    gram = fold_gram(counts)
+    test = stationarity_test(gram, seed=seed)
+    if not test.significant:
+        K, n = counts.n_folds, counts.n_positions
+        none = np.zeros((n, n))
+        return replace(geometry, stationarity=test, reference=none, replicates=np.zeros((K, n, n)))
+    found = debiased_squares(counts, gram, test.significant)
+    as_metric = ROOT_METRICS[geometry.metric]
+    return replace(
+        geometry,
+        squared=as_metric(found.squared),
+        stationarity=test,
+        reference=as_metric(found.reference),
+        replicates=as_metric(found.replicates),
+    )
+
+
+def _spread_over_folds(counts: PositionCounts) -> NDArray[np.bool_]:
+    """Which positions have tokens in each of four folds, without which they have no errors."""
+    if counts.n_folds < LEAST_FOLDS:
+        return np.zeros(counts.n_positions, dtype=bool)
+    return np.asarray(counts.folded(LEAST_FOLDS).fold_totals.all(axis=0))
+
+
+def _filled_folds(counts: PositionCounts) -> PositionCounts:
+    """The counts in the most folds that all have tokens at every position, four or more."""
+    while counts.n_folds > LEAST_FOLDS and not counts.fold_totals.all():
+        counts = counts.folded(counts.n_folds // 2)
+    return counts
+
+
+def _fold_notes(counts: PositionCounts, folded: PositionCounts) -> tuple[str, ...]:
+    notes = []
+    if folded.n_folds < counts.n_folds:
+        notes.append(
+            f"{counts.n_folds} folds of documents do not all reach every position; "
+            f"{folded.n_folds} are used"
+        )
+    largest = counts.documents.max() / max(1, counts.documents.sum())
+    if largest > 0.5:
+        notes.append(
+            f"one of {counts.n_folds} folds holds {largest:.0%} of the documents, as when one "
+            "group is most of the corpus: the errors are too small"
+        )
+    return tuple(notes)
 
 
 def _metric(name: str) -> Callable[[Any], FloatArray]:
@@ -140,18 +229,19 @@ def _metric(name: str) -> Callable[[Any], FloatArray]:
     return METRICS[name]
 
 
-def _only(counts: PositionCounts, index: IntArray) -> PositionCounts:
+def only(counts: PositionCounts, index: IntArray) -> PositionCounts:
+    """The counts of some positions, by number, without their grid."""
     K, n = counts.n_folds, counts.n_positions
     rows = (np.arange(K)[:, None] * n + index).ravel()
-    return PositionCounts(counts.counts[rows], K, counts.documents)
+    return replace(counts, counts=counts.counts[rows], grid=None)
 
 
 def _notes(totals: IntArray, enough: NDArray[np.bool_], min_count: int) -> tuple[str, ...]:
     notes = []
     if not enough.all():
         notes.append(
-            f"positions {ranges(np.flatnonzero(~enough))} have fewer than {min_count} tokens "
-            "and are left out (--min-count)"
+            f"positions {ranges(np.flatnonzero(~enough))} have fewer than {min_count} tokens, "
+            "or none in one of four folds, and are left out (--min-count)"
         )
     thin = np.flatnonzero(enough & (totals < FEW_TOKENS))
     if thin.size:

@@ -92,10 +92,11 @@ COUNTING = [
 ESTIMATING = [
     click.option(
         "--estimator",
-        default="plugin",
+        default="debiased",
         show_default=True,
         metavar="NAME",
-        help="plugin: distances of the observed frequencies.",
+        help="debiased: sampling noise taken out, with errors; plugin: distances of the observed "
+        "frequencies, as the paper takes them.",
     ),
     click.option(
         "--metric",

@@ -33,6 +33,17 @@ def explained_share(eigenvalues: FloatArray) -> FloatArray:
     return np.cumsum(w) / w.sum() if w.any() else np.zeros_like(w)
 
 
+def above_noise(eigenvalues: FloatArray) -> int:
+    """Number of eigenvalues larger than the most negative one is in size, at most n − 1.
+
+    Noise that is centred about 0 makes as large negative eigenvalues as positive ones; a plug-in
+    Hellinger geometry has none below rounding, and keeps them all.
+    """
+    rounding = 10 * len(eigenvalues) * np.finfo(np.float64).eps * np.abs(eigenvalues).max(initial=0)
+    above = eigenvalues > max(rounding, -eigenvalues.min(initial=0))
+    return min(int(above.sum()), len(eigenvalues) - 1)
+
+
 def stress_by_rank(coordinates: FloatArray, D: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Stress and raw stress of the first r coordinates against D, for r = 1..R.
 

@@ -1,24 +1,40 @@
 """One table: how well each encoding fits a corpus."""
 
-from collections.abc import Iterable
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import squareform
 
 from posgeom.designers import DESIGNERS
-from posgeom.encodings import Alibi, Encoding, make_encoding, parse_spec
+from posgeom.encodings import BiasEncoding, Encoding, first_collision, make_encoding, parse_spec
 from posgeom.errors import PosgeomError
 from posgeom.geometry import Geometry
+from posgeom.inference import (
+    Estimate,
+    condensed,
+    floor_of,
+    jackknife,
+    raw_stress_of,
+    stress_of,
+)
 from posgeom.stress import (
     monotonicity_violation,
+    offset_groups,
     optimal_scale,
     raw_stress,
     separation,
+    shift_invariant_floor,
     spearman,
     stress,
 )
 
 if TYPE_CHECKING:
     import pandas as pd
+
+ANCHORS = 64  # positions over which the error of monotonicity_violation is taken
 
 COLUMNS = (
     "encoding",
@@ -30,8 +46,16 @@ COLUMNS = (
     "kruskal_stress_1",
     "spearman",
     "monotonicity_violation",
+    "stress_se",
+    "stress_low",
+    "stress_high",
+    "stress_raw_se",
+    "spearman_se",
+    "monotonicity_violation_se",
     "separation",
     "shift_invariant",
+    "equal_bf16",
+    "equal_fp16",
     "note",
 )
 
@@ -51,16 +75,34 @@ def score_encodings(
     dim, seed   for the families that have them, where the spec does not set them
     per_head    a row more for each head of the bias encodings, named `…,head=h`
 
-    Columns: encoding, family, parameters, stress (scale-free, 0..1), stress_raw (Cirrincione's
-    Eq. 4), scale (the factor that fits the encoding's distances to the corpus's),
+    Columns: encoding, family, parameters, stress (scale-free, 0..1, corrected for bias),
+    stress_raw (Cirrincione's Eq. 4), scale (what fits the encoding's distances to the corpus's),
     kruskal_stress_1, spearman, monotonicity_violation (Conjecture 5), separation (least distance
-    of two positions, Theorem 4), shift_invariant, note.
-    Raises PosgeomError for a spec that cannot be made, and for a corpus whose distances are all 0.
+    of two positions, Theorem 4), shift_invariant, equal_bf16 and equal_fp16 (the first position
+    whose row equals an earlier one in that format; none where all differ), note.
+    stress_se, stress_low and stress_high are the standard error and 95% interval of stress, the
+    other …_se standard errors, by the jackknife over folds; NaN for a plug-in geometry.
+    Raises PosgeomError for a spec that cannot be made, and for a corpus whose positions do not
+    differ beyond sampling noise.
     """
     import pandas as pd
 
+    check_structure(geometry)
+
     made = make_encodings(geometry, encodings, dim, seed=seed, per_head=per_head)
     return pd.DataFrame([score(geometry, e) for e in made], columns=list(COLUMNS))
+
+
+def check_structure(geometry: Geometry) -> None:
+    """Raise PosgeomError where positions do not differ beyond sampling noise."""
+    if geometry.has_structure:
+        return
+    p = geometry.stationarity.p_value if geometry.stationarity else 1.0
+    raise PosgeomError(
+        "positions are not distinguishable from each other at this size "
+        f"(p = {p:.2g} in the test of stationarity): there is no geometry to fit; give more "
+        "documents, see `posgeom diagnose`, or take --estimator plugin to look at the noise"
+    )
 
 
 def make_encodings(
@@ -74,6 +116,8 @@ def make_encodings(
     """The encodings that specs name, known ones and those designed for the geometry."""
     if dim < 1:
         raise PosgeomError(f"--dim {dim} came; give 1 or more")
+    if seed < 0:
+        raise PosgeomError(f"--seed {seed} came; give 0 or more")
     made: list[Encoding] = []
     for item in encodings:
         if isinstance(item, Encoding):
@@ -83,7 +127,7 @@ def make_encodings(
         else:
             encoding = make_encoding(item, dim=dim, seed=seed)
         made.append(encoding)
-        if per_head and isinstance(encoding, Alibi) and encoding.head is None:
+        if per_head and isinstance(encoding, BiasEncoding) and encoding.splits:
             joint = "," if ":" in encoding.name else ":"
             made += [
                 replace(encoding, head=h, spec=f"{encoding.name}{joint}head={h}")
@@ -92,21 +136,98 @@ def make_encodings(
     return made
 
 
+def encoding_distances(geometry: Geometry, encoding: Encoding) -> NDArray[np.float64]:
+    """(n, n) distances of an encoding between the positions of a geometry.
+
+    An encoding of as many axes as the geometry has sees rows and columns, others the flat number
+    of a cell.  Raises PosgeomError for an encoding of grids on a geometry without one.
+    """
+    return encoding.distances(_positions(geometry, encoding))
+
+
+@dataclass(frozen=True)
+class Errors:
+    """What the folds say of one encoding; nothing where the geometry has no replicates."""
+
+    stress: Estimate | None = None
+    raw_stress: Estimate | None = None
+    spearman_se: float = float("nan")
+    violation_se: float = float("nan")
+
+    @classmethod
+    def of(cls, geometry: Geometry, δ: NDArray[np.float64]) -> Self:
+        """Estimates and errors for an encoding's distances (n, n)."""
+        if geometry.replicates is None:
+            return cls()
+        some = np.unique(np.linspace(0, len(δ) - 1, ANCHORS).astype(int))
+
+        def violation(δ: NDArray[np.float64], D: NDArray[np.float64]) -> float:
+            return monotonicity_violation(δ, D, anchors=some)
+
+        return cls(
+            stress=jackknife(stress_of(condensed(δ)), geometry, bounds=(0, 1)),
+            raw_stress=jackknife(raw_stress_of(condensed(δ)), geometry, bounds=(0, np.inf)),
+            spearman_se=jackknife(_of_matrices(spearman, δ), geometry).se,
+            violation_se=jackknife(_of_matrices(violation, δ), geometry).se,
+        )
+
+
+def _of_matrices(
+    measure: Callable[[NDArray[np.float64], NDArray[np.float64]], float], δ: NDArray[np.float64]
+) -> Callable[[NDArray[np.float64]], NDArray[np.float64]]:
+    """A measure of two distance matrices as one of squared distances of all pairs (…, pairs)."""
+
+    def of_pairs(s: NDArray[np.float64]) -> NDArray[np.float64]:
+        D = np.sqrt(np.maximum(s, 0)).reshape(-1, s.shape[-1])
+        return np.array([measure(δ, squareform(d)) for d in D]).reshape(s.shape[:-1])
+
+    return of_pairs
+
+
+def floor_estimate(geometry: Geometry) -> Estimate:
+    """Least stress that any shift-invariant encoding can have, in 0..1, with its error."""
+    if geometry.replicates is None:
+        return Estimate(shift_invariant_floor(geometry.distances, geometry.positions))
+    groups = offset_groups(geometry.n_positions, geometry.positions)
+    return jackknife(floor_of(groups), geometry, bounds=(0, 1))
+
+
+def first_equal(geometry: Geometry, encoding: Encoding, dtype: str) -> float:
+    """The first position of a geometry whose row equals an earlier one in dtype; NaN if none."""
+    row = first_collision(encoding.codes(_positions(geometry, encoding)), dtype)
+    return float("nan") if row is None else float(geometry.index[row])
+
+
+def _positions(geometry: Geometry, encoding: Encoding) -> NDArray[np.int64]:
+    axes = 1 if geometry.positions.ndim == 1 else geometry.positions.shape[1]
+    return geometry.positions if encoding.n_axes == axes else geometry.index
+
+
 def score(geometry: Geometry, encoding: Encoding) -> dict[str, object]:
     """One row of score_encodings."""
-    δ, D = encoding.distances(geometry.index), geometry.distances
-    fit = stress(δ, D)
+    δ, D = encoding_distances(geometry, encoding), geometry.distances
+    errors = Errors.of(geometry, δ)
+    fit = errors.stress or Estimate(stress(δ, D))
+    raw = errors.raw_stress or Estimate(raw_stress(δ, D))
     return {
         "encoding": encoding.name,
         "family": encoding.family,
         "parameters": encoding.n_parameters,
-        "stress": fit,
-        "stress_raw": raw_stress(δ, D),
+        "stress": fit.value,
+        "stress_raw": raw.value,
         "scale": optimal_scale(δ, D),
-        "kruskal_stress_1": fit**0.5,
+        "kruskal_stress_1": fit.value**0.5,
         "spearman": spearman(δ, D),
         "monotonicity_violation": monotonicity_violation(δ, D),
+        "stress_se": fit.se,
+        "stress_low": fit.low,
+        "stress_high": fit.high,
+        "stress_raw_se": raw.se,
+        "spearman_se": errors.spearman_se,
+        "monotonicity_violation_se": errors.violation_se,
         "separation": separation(δ),
         "shift_invariant": encoding.shift_invariant,
+        "equal_bf16": first_equal(geometry, encoding, "bf16"),
+        "equal_fp16": first_equal(geometry, encoding, "fp16"),
         "note": encoding.note,
     }

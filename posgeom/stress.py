@@ -85,21 +85,26 @@ def spearman(delta: ArrayLike, D: ArrayLike) -> float:
     return float(δ @ d / norm) if norm > 0 else 0.0
 
 
-def monotonicity_violation(delta: ArrayLike, D: ArrayLike) -> float:
+def monotonicity_violation(
+    delta: ArrayLike, D: ArrayLike, anchors: NDArray[np.intp] | None = None
+) -> float:
     """Share of triples (i; j, k) with D_ij < D_ik for which δ_ij > δ_ik, in 0..1.
 
     0 where each position sees the others in the corpus's order, ½ where that order is random.
     Distances that round to the same billionth of the largest are ties.  0 where D has no order.
-    Over all triples, in n² log n steps: the violations of row i are the inversions of δ_i once
-    it is sorted by D_i.  delta, D: (n, n).  Cirrincione (2026), Conjecture 5.
+    Over all triples, or those with i among the anchors, in n log n steps a row: the violations
+    of row i are the inversions of δ_i once it is sorted by D_i.  delta, D: (n, n).
+    Cirrincione (2026), Conjecture 5.
     """
     δ, D = check_square(delta, "encoding distances"), check_square(D, "distances")
     others = ~np.eye(len(D), dtype=bool)
-    δ, D = (_levels(M[others].reshape(len(M), -1)) for M in (δ, D))
-    δ = np.take_along_axis(δ, np.lexsort((δ, D), axis=1), axis=1)
-    m = D.shape[1]
-    ordered = len(D) * m * (m - 1) // 2 - _ties(D)
-    return _inversions(δ) / ordered if ordered else 0.0
+    e, d = (_levels(M[others].reshape(len(M), -1)) for M in (δ, D))
+    if anchors is not None:
+        e, d = e[anchors], d[anchors]
+    e = np.take_along_axis(e, np.lexsort((e, d), axis=1), axis=1)
+    m = d.shape[1]
+    ordered = len(d) * m * (m - 1) // 2 - _ties(d)
+    return _inversions(e) / ordered if ordered else 0.0
 
 
 def _levels(M: FloatArray) -> NDArray[np.int64]:

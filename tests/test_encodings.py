@@ -20,6 +20,23 @@ SPECS = [
     "alibi:heads=12,reading=kernel",
     "alibi:head=3",
     "random:dim=16",
+    "index",
+    "normalised-index",
+    "normalised-index:length=64",
+    "binary",
+    "rope:rotary=0.5",
+    "rope:scaling=linear,factor=4",
+    "rope:scaling=dynamic,factor=2,original_length=64",
+    "rope:scaling=yarn,factor=4,original_length=2048",
+    "xpos",
+    "mrope",
+    "t5",
+    "t5:causal=true",
+    "shaw",
+    "kerple",
+    "kerple:kind=power,r2=0.5,reading=kernel",
+    "sandwich",
+    "fire:threshold=8",
 ]
 
 
@@ -130,6 +147,13 @@ class TestRope:
         assert score(1, 3) == pytest.approx(6.8301, abs=5e-5)
         assert score(5, 7) == pytest.approx(6.8301, abs=5e-5)
         assert score(1, 4) == pytest.approx(5)
+
+    def test_the_same_scores_by_own_frequencies(self):
+        e = make_encoding(f"rope:dim=2,inv_freq={np.pi / 6!r}")
+        q, k = np.array([[1.0, 2]]), np.array([[3.0, 1]])
+        for m, n, score in ((1, 3, 6.8301), (5, 7, 6.8301), (501, 503, 6.8301), (1, 4, 5)):
+            ours = (e.rotate(q, [m]) @ e.rotate(k, [n]).T).item()
+            assert ours == pytest.approx(score, abs=5e-5)
 
     @pytest.mark.parametrize(("offset", "expected"), [(1, -1), (0, 0), (-1, 1)])
     def test_scores_of_quarter_turns(self, offset, expected):
@@ -323,6 +347,8 @@ def test_specs_come_apart():
         ("sinusoidal:layout=odd", "interleaved or halves"),
         ("sinusoidal:dim=0", "positive"),
         ("random:dim=0", "positive"),
+        ("random:seed=-1", "seed=-1"),
+        ("shaw:seed=-1", "seed=-1"),
         ("learned", "learned:PATH"),
     ],
 )

@@ -9,7 +9,7 @@ from posgeom.encodings import FixedTable
 from posgeom.encodings.registry import Spec, convert_options
 from posgeom.geometry import Geometry
 from posgeom.mds import classical_mds
-from posgeom.rank import check_rank
+from posgeom.rank import above_noise, check_rank
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -28,7 +28,9 @@ def mds_encoding(geometry: Geometry, spec: Spec, dim: int) -> MDSTable:
     options = {"dim": dim} | convert_options(spec, {"rank": int, "dim": int})
     n, dim = geometry.n_positions, options["dim"]
     mds = classical_mds(geometry.squared, squared=True)
-    rank = check_rank(options.get("rank", max(1, min(mds.rank, dim, n - 1))), n, dim)
+    rank = check_rank(
+        options.get("rank", max(1, min(above_noise(mds.eigenvalues), dim, n - 1))), n, dim
+    )
     factors = low_rank(mds.coordinates, rank, dim)
     return MDSTable(
         rows=factors.table(),

@@ -19,6 +19,7 @@ from posgeom.counts import PositionCounts
 from posgeom.emit.tensors import read_tensors, write_tensors
 from posgeom.errors import PosgeomError
 from posgeom.geometry import Geometry
+from posgeom.stationarity import Stationarity
 
 if TYPE_CHECKING:
     from posgeom.design import Design
@@ -178,29 +179,43 @@ def load_design(folder: str | PathLike[str]) -> dict[str, Any]:
 
 
 def write_geometry(geometry: Geometry, file: str | PathLike[str]) -> None:
-    """Write a geometry as .npz: arrays by name, the rest as JSON bytes; nothing pickled."""
+    """Write a geometry as .npz: arrays by name, the rest as JSON bytes; nothing pickled.
+
+    `replicates` (K, n, n) and `reference` (n, n) hold what the errors are taken from, and
+    `eigenvalues` (n,) those of the test of stationarity; a plug-in geometry has none of them.
+    """
+    test = geometry.stationarity
     about = {
         "metric": geometry.metric,
         "estimator": geometry.estimator,
         "grid": geometry.grid,
         "left_out": geometry.left_out,
         "notes": geometry.notes,
+        "stationarity": test
+        and {"p_value": test.p_value, "significant": test.significant, "limit": test.limit},
     }
-    np.savez_compressed(
-        file,
-        distances=geometry.distances,
-        squared_distances=geometry.squared,
-        totals=geometry.totals,
-        positions=geometry.positions,
-        about=np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
-    )
+    arrays: dict[str, Any] = {
+        "distances": geometry.distances,
+        "squared_distances": geometry.squared,
+        "totals": geometry.totals,
+        "positions": geometry.positions,
+        "about": np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
+    }
+    if test is not None:
+        arrays["eigenvalues"] = test.eigenvalues
+    if geometry.replicates is not None and geometry.reference is not None:
+        arrays["replicates"] = geometry.replicates
+        arrays["reference"] = geometry.reference
+    np.savez_compressed(file, **arrays)
 
 
 def read_geometry(file: str | PathLike[str]) -> Geometry:
     """A geometry that write_geometry wrote; PosgeomError for a file that holds none."""
     try:
+        # opened here, since np.load leaves a broken file open
         with open(file, "rb") as data, np.load(data, allow_pickle=False) as saved:
             about = json.loads(saved["about"].tobytes())
+            test = about["stationarity"]
             return Geometry(
                 squared=saved["squared_distances"],
                 totals=saved["totals"],
@@ -210,6 +225,9 @@ def read_geometry(file: str | PathLike[str]) -> Geometry:
                 grid=tuple(about["grid"]) if about["grid"] else None,
                 left_out=tuple(about["left_out"]),
                 notes=tuple(about["notes"]),
+                stationarity=test and Stationarity(**test, eigenvalues=saved["eigenvalues"]),
+                reference=saved.get("reference"),
+                replicates=saved.get("replicates"),
             )
     except Exception as error:  # zip, JSON and array faults: all mean the same to a reader
         raise PosgeomError(f"{file} holds no geometry: {error}") from error

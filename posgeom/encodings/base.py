@@ -12,6 +12,24 @@ from posgeom.errors import PosgeomError
 
 FloatArray = NDArray[np.float64]
 
+BYTES = 4  # of a float32, what tables and caches are counted in
+
+
+@dataclass(frozen=True)
+class Cost:
+    """What an encoding costs a model.
+
+    parameters  trained or stored numbers, in the whole model for a table, in one layer for a bias
+    flops       additions and multiplications for one token in one layer (a table: in the first)
+    bytes       float32 bytes of the table, or of the cosines and sines kept for the length
+    past_end    what happens past the length it was made for: "error", "defined everywhere", …
+    """
+
+    parameters: int
+    flops: int
+    bytes: int
+    past_end: str
+
 
 @dataclass(frozen=True, kw_only=True)
 class Encoding(ABC):
@@ -27,6 +45,11 @@ class Encoding(ABC):
     def name(self) -> str:
         """The spec, or the family where there is none."""
         return self.spec or self.family
+
+    @property
+    def n_axes(self) -> int:
+        """Numbers that a position has: 1, or 2 and 3 for encodings of grids."""
+        return 1
 
     @property
     def n_parameters(self) -> int:
@@ -50,19 +73,39 @@ class Encoding(ABC):
 
     @abstractmethod
     def distances(self, positions: ArrayLike) -> FloatArray:
-        """(n, n) distances between the positions (n,), symmetric, 0 on the diagonal."""
+        """(n, n) distances between the positions, symmetric, 0 on the diagonal.
+
+        Positions are (n,), whole or not, and (n, n_axes) where an encoding has more axes than one.
+        """
+
+    @abstractmethod
+    def codes(self, positions: ArrayLike) -> FloatArray:
+        """(n, m): the numbers by which a layer tells the positions (n,) apart."""
+
+    @abstractmethod
+    def cost(self, dim: int, heads: int, length: int) -> Cost:
+        """What it costs a model of width dim with so many heads, at a length in positions."""
 
 
-def as_positions(positions: ArrayLike) -> NDArray[Any]:
-    """Positions (n,) as integers or float64; PosgeomError if they are neither or not finite."""
-    x = np.atleast_1d(np.asarray(positions))
-    if x.ndim != 1 or x.dtype.kind not in "iuf":
-        raise PosgeomError(
-            f"positions came as {x.dtype} of shape {x.shape}; give a vector of numbers"
-        )
+def as_positions(positions: ArrayLike, axes: int = 1) -> NDArray[Any]:
+    """Positions (n,), or (n, axes) for a grid, as integers or float64.
+
+    Raises PosgeomError if they are neither, not finite, or of another number of axes.
+    """
+    x = np.asarray(positions)
+    x = np.atleast_1d(x) if axes == 1 else x
+    shaped = x.ndim == 1 if axes == 1 else x.ndim == 2 and x.shape[1] == axes
+    if not shaped or x.dtype.kind not in "iuf":
+        wanted = "a vector of numbers" if axes == 1 else f"the {axes} axes of a grid, (n, {axes})"
+        raise PosgeomError(f"positions came as {x.dtype} of shape {x.shape}; give {wanted}")
     if x.dtype.kind == "f" and not np.isfinite(x).all():
         raise PosgeomError("positions hold NaN or infinity; give finite numbers")
-    return x if x.dtype.kind == "f" else x.astype(np.int64)
+    return x.astype(np.float64) if x.dtype.kind == "f" else x.astype(np.int64)
+
+
+def reach(positions: NDArray[Any]) -> int:
+    """The length of a sequence that holds these positions: the last one + 1, at least 1."""
+    return max(1, int(np.floor(positions.max(initial=0))) + 1)
 
 
 def distances_by_offset(f: Callable[[FloatArray], FloatArray], positions: ArrayLike) -> FloatArray:

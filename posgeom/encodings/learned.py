@@ -1,110 +1,192 @@
 """Learned tables, read from the files that models leave."""
 
-from collections.abc import Iterable
+import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
-from posgeom.encodings.table import FixedTable
+from posgeom.encodings.base import BYTES, Cost
+from posgeom.encodings.table import FixedTable, TableEncoding
+from posgeom.encodings.weights import check_table, read_table
 from posgeom.errors import PosgeomError
 
-KNOWN_KEYS = ("wpe.weight", "position_embeddings.weight", "embed_positions.weight")
+FloatArray = NDArray[np.float64]
+
+KNOWN_KEYS = (
+    "wpe.weight",  # GPT-2, GPT-Neo
+    "position_embeddings.weight",  # BERT, RoBERTa, MPNet
+    "embed_positions.weight",  # OPT, BART
+    "position_embedding.weight",  # CLIP
+    "positions_embed.weight",  # GPT
+)
+
+# Checked in the models of `transformers` 5.24.  Here position 0 is row padding_idx + 1 …
+AFTER_PADDING = {
+    "altclip_text_model",
+    "camembert",
+    "clap_text_model",
+    "data2vec-text",
+    "esm",
+    "ibert",
+    "layoutlmv3",
+    "lilt",
+    "longformer",
+    "luke",
+    "markuplm",
+    "mpnet",
+    "roberta",
+    "roberta-prelayernorm",
+    "xlm-roberta",
+    "xlm-roberta-xl",
+    "xmod",
+}
+# … here row 2, whatever the padding, and the table has two rows more than the model positions.
+# Pegasus, Blenderbot, LED and BigBird-Pegasus, their near relatives, start at row 0.
+AFTER_TWO = {"bart", "biogpt", "mbart", "mvp", "opt", "plbart", "trocr"}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class LearnedTable(FixedTable):
-    """A table that a model learned."""
+    """A table that a model learned.
+
+    offset  rows of the file before that of position 0, left out of `rows`
+    remark  how the offset was found, where it was not said
+    """
 
     family: ClassVar[str] = "learned"
+    offset: int = 0
+    remark: str = ""
+
+    @property
+    def note(self) -> str:
+        """The remark."""
+        return self.remark
+
+
+@dataclass(frozen=True, kw_only=True)
+class LearnedPositions(TableEncoding):
+    """A learned table of which only the configuration is known: its size, not its rows."""
+
+    family: ClassVar[str] = "learned"
+    dim: int
+    positions: int
+    offset: int = 0
+
+    @property
+    def n_parameters(self) -> int:
+        """n·d of the rows that positions have."""
+        return self.positions * self.dim
+
+    @property
+    def max_positions(self) -> int:
+        """Positions that have a row."""
+        return self.positions
+
+    @property
+    def shift_invariant(self) -> bool:
+        """False: nothing ties the rows to offsets."""
+        return False
+
+    def table(self, positions: ArrayLike) -> FloatArray:
+        """PosgeomError: a configuration holds no rows."""
+        raise PosgeomError(
+            "a config.json alone does not hold the learned table; give the model's folder with "
+            "its weights as learned:DIR"
+        )
+
+    def cost(self, dim: int, heads: int, length: int) -> Cost:
+        """What it stores; one addition for each dimension, at the input."""
+        return Cost(self.n_parameters, self.dim, BYTES * self.n_parameters, "error")
+
+
+def position_offset(config: dict[str, Any]) -> int:
+    """The row of position 0 in the learned table of a model with this config.json.
+
+    RoBERTa and its kin: padding_idx + 1 (MPNet's padding_idx is 1 whatever the config says).
+    OPT, BART and theirs: 2.  Others: 0.
+    """
+    kind = config.get("model_type", "")
+    if kind in AFTER_TWO:
+        return 2
+    if kind in AFTER_PADDING:
+        padding = 1 if kind == "mpnet" else config.get("pad_token_id", 1)
+        return int(1 if padding is None else padding) + 1
+    return 0
 
 
 def learned_table(address: str, spec: str = "") -> LearnedTable:
-    """The table at PATH or PATH#KEY, a .npy, .npz or .safetensors file; row i is position i.
+    """The table at PATH[#KEY][,offset=n], a .npy, .npz or .safetensors file or a model's folder.
 
-    Without a key: the only two-dimensional tensor, or the only one with a known name (GPT-2's
-    `wpe.weight`, BERT's `position_embeddings.weight`, OPT's `embed_positions.weight`, under any
-    prefix).  Raises PosgeomError for a file that is missing or of another kind, for a key that
-    is not there, and for NaN or infinity in the table.
+    KEY     the tensor; by default the only one with a known name (GPT-2's `wpe.weight`, BERT's
+            `position_embeddings.weight`, OPT's `embed_positions.weight`, under any prefix), or
+            the only two-dimensional one
+    offset  the row of position 0, behind a # also without a key: `learned:t.npy#offset=2`.  By
+            default what the folder's config.json implies, see position_offset.  A file without a
+            config: 2 where row 1 is all zero and 2 + a power of two rows are there, which is
+            RoBERTa's padding row; said in the note
+
+    A folder is config.json beside model.safetensors, whole or in shards.  Raises PosgeomError for
+    a file that is missing or of another kind (also a pickle), for a key that is not there, and
+    for NaN or infinity in the table.
     """
-    path, _, key = address.partition("#")
-    suffix = Path(path).suffix.lower()
-    if not Path(path).is_file():
-        raise PosgeomError(f"learned table {path} is not a file; give PATH or PATH#KEY")
+    path, _, tail = address.partition("#")
+    key, offset = _options(tail, address)
+    remark = ""
+    if Path(path).is_dir():
+        config = read_config(path) if offset is None else {}
+        rows = check_table(read_table(path, key, KNOWN_KEYS), path)
+        if offset is None:
+            offset = position_offset(config)
+            if offset:
+                remark = f"position 0 is row {offset}, as in {config.get('model_type')} models"
+    else:
+        rows = check_table(read_table(path, key, KNOWN_KEYS), path)
+    if offset is None:
+        offset, remark = _offset_of(rows)
+    if not 0 <= offset < len(rows):
+        raise PosgeomError(f"offset={offset} came for {path} of {len(rows)} rows; give fewer")
+    return LearnedTable(rows=rows[offset:], spec=spec, offset=offset, remark=remark)
+
+
+def read_config(folder: str | Path) -> dict[str, Any]:
+    """The config.json of a model's folder; PosgeomError where it is missing or broken."""
+    path = Path(folder) / "config.json"
+    if not path.is_file():
+        raise PosgeomError(f"{folder} has no config.json; give a model's folder")
     try:
-        if suffix == ".npy":
-            table = np.load(path, allow_pickle=False)
-        elif suffix == ".npz":
-            with np.load(path, allow_pickle=False) as arrays:
-                shapes = {name: arrays[name].shape for name in arrays.files}
-                table = arrays[choose_key(shapes, key, path)]
-        elif suffix == ".safetensors":
-            table = _read_safetensors(path, key)
+        config = json.loads(path.read_text("utf-8"))
+    except ValueError as error:
+        raise PosgeomError(f"{path} is no JSON: {error}") from error
+    if not isinstance(config, dict):
+        raise PosgeomError(f"{path} holds {type(config).__name__}; a config is an object")
+    return config
+
+
+def _options(tail: str, address: str) -> tuple[str, int | None]:
+    key, offset = "", None
+    for number, item in enumerate(tail.split(",")):
+        name, equals, value = item.partition("=")
+        if not equals and number == 0:
+            key = item
+        elif name == "offset" and value.isdecimal():
+            offset = int(value)
         else:
             raise PosgeomError(
-                f"learned table {path} ends in {suffix or 'nothing'}; "
-                "give a .npy, .npz or .safetensors file"
+                f"learned table {address} holds {item!r}; use learned:PATH#KEY,offset=2"
             )
-    except PosgeomError:
-        raise
-    except Exception as error:  # each format has its own exceptions for a broken file
-        raise PosgeomError(f"learned table {path} cannot be read as {suffix}: {error}") from error
-    return LearnedTable(rows=check_table(table, path), spec=spec)
+    return key, offset
 
 
-def _read_safetensors(path: str, key: str) -> NDArray[np.generic]:
-    from safetensors import safe_open
-
-    with safe_open(path, framework="np") as tensors:
-        names = tensors.keys()
-        shapes = {name: tuple(tensors.get_slice(name).get_shape()) for name in names}
-        chosen = choose_key(shapes, key, path)
-        try:
-            table: NDArray[np.generic] = tensors.get_tensor(chosen)
-        except TypeError as error:
-            dtype = tensors.get_slice(chosen).get_dtype()
-            raise PosgeomError(
-                f"tensor {chosen} of {path} is {dtype}; save it as float32"
-            ) from error
-        return table
-
-
-def choose_key(shapes: dict[str, tuple[int, ...]], key: str, path: str) -> str:
-    """The key of the position table among tensors of these shapes; PosgeomError if unclear."""
-    if key:
-        if key not in shapes:
-            raise PosgeomError(f"{path} has no tensor {key}; it has {_listed(shapes)}")
-        return key
-    tables = [name for name, shape in shapes.items() if len(shape) == 2]
-    known = [name for name in tables if name.endswith(KNOWN_KEYS)]
-    for candidates in (known, tables):
-        if len(candidates) == 1:
-            return candidates[0]
-    raise PosgeomError(
-        f"{path} does not say which tensor holds the positions; "
-        f"name one as {path}#KEY, of {_listed(known or tables or shapes)}"
-    )
-
-
-def check_table(table: NDArray[np.generic], origin: str) -> NDArray[np.float64]:
-    """The table as float64 (n, d), once it is known to be two-dimensional and finite."""
-    if table.ndim != 2 or 0 in table.shape or table.dtype.kind not in "fiu":
-        raise PosgeomError(
-            f"learned table {origin} is {table.dtype} of shape {table.shape}; "
-            "give numbers of shape (positions, dimensions)"
+def _offset_of(rows: FloatArray) -> tuple[int, str]:
+    if len(rows) < 3 or rows[1].any() or not rows[2:].any():
+        return 0, ""
+    positions = len(rows) - 2
+    if positions & (positions - 1) == 0:
+        return 2, (
+            f"row 1 is all zero and {positions} + 2 rows are there, a padding row: position 0 is "
+            "taken to be row 2; say offset=0 if it is not"
         )
-    rows = table.astype(np.float64)
-    broken = np.flatnonzero(~np.isfinite(rows).all(axis=1))
-    if broken.size:
-        raise PosgeomError(
-            f"learned table {origin} holds NaN or infinity in row {broken[0]} "
-            f"({broken.size} rows in all); give a table of finite numbers"
-        )
-    return rows
-
-
-def _listed(names: Iterable[str], most: int = 8) -> str:
-    names = sorted(names)
-    return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
+    return 0, "row 1 is all zero, maybe a padding row: say offset=2 if position 0 comes after it"

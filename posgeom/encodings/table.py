@@ -8,6 +8,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from posgeom.encodings.base import (
+    BYTES,
+    Cost,
     Encoding,
     as_positions,
     distances_between_rows,
@@ -30,20 +32,27 @@ class TableEncoding(Encoding):
         """Euclidean distances between the vectors of the positions (n,): (n, n)."""
         return distances_between_rows(self.table(positions))
 
+    def codes(self, positions: ArrayLike) -> FloatArray:
+        """The table."""
+        return self.table(positions)
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sinusoidal(TableEncoding):
     """PE[p, 2k] = sin(p θ_k), PE[p, 2k+1] = cos(p θ_k), θ_k = base^(−2k/d).
 
     layout "interleaved" alternates sines and cosines (the paper's); "halves" puts all sines
-    first.  An odd d ends with a sine whose cosine is cut off, and is then not quite
-    shift-invariant.  Rows have norm √(d/2).  Vaswani et al. (2017), sec. 3.5.
+    first.  spacing "paper" is the θ above; "tensor2tensor" base^(−k/(⌈d/2⌉ − 1)), whose slowest
+    pair turns with 1/base, as in the authors' code, fairseq, M2M-100, XGLM and Whisper.  An odd d
+    ends with a sine whose cosine is cut off, and is then not quite shift-invariant.  Rows have
+    norm √(d/2).  Vaswani et al. (2017), sec. 3.5.
     """
 
     family: ClassVar[str] = "sinusoidal"
     dim: int = 128
     base: float = 10_000.0
     layout: str = "interleaved"
+    spacing: str = "paper"
 
     def __post_init__(self) -> None:
         if self.dim < 1 or self.base <= 0:
@@ -52,6 +61,8 @@ class Sinusoidal(TableEncoding):
             )
         if self.layout not in ("interleaved", "halves"):
             raise PosgeomError(f"layout {self.layout!r} is not known; use interleaved or halves")
+        if self.spacing not in ("paper", "tensor2tensor"):
+            raise PosgeomError(f"spacing {self.spacing!r} is not known; use paper or tensor2tensor")
 
     @property
     def shift_invariant(self) -> bool:
@@ -61,6 +72,9 @@ class Sinusoidal(TableEncoding):
     @property
     def frequencies(self) -> FloatArray:
         """θ_k, one a pair, in radians a position: (⌈d/2⌉,)."""
+        if self.spacing == "tensor2tensor":
+            k = np.arange((self.dim + 1) // 2)
+            return float(self.base) ** (-k / max(1, len(k) - 1))
         return frequencies(self.dim, self.base)
 
     def table(self, positions: ArrayLike) -> FloatArray:
@@ -79,6 +93,10 @@ class Sinusoidal(TableEncoding):
             return distances_between_rows(self.table(positions))
         return distances_by_offset(lambda t: chord(t, self.frequencies), positions)
 
+    def cost(self, dim: int, heads: int, length: int) -> Cost:
+        """One addition for each dimension, at the input; the table of the length."""
+        return Cost(0, dim, BYTES * length * dim, "defined everywhere")
+
 
 @dataclass(frozen=True, kw_only=True)
 class Random(TableEncoding):
@@ -94,6 +112,8 @@ class Random(TableEncoding):
     def __post_init__(self) -> None:
         if self.dim < 1:
             raise PosgeomError(f"random came with dim={self.dim}; it must be positive")
+        if self.seed < 0:
+            raise PosgeomError(f"random came with seed={self.seed}; give 0 or more")
 
     @property
     def shift_invariant(self) -> bool:
@@ -105,6 +125,10 @@ class Random(TableEncoding):
         p = whole_positions(positions, None, self.name)
         rows = np.random.default_rng(self.seed).standard_normal((p.max(initial=-1) + 1, self.dim))
         return rows[p]
+
+    def cost(self, dim: int, heads: int, length: int) -> Cost:
+        """One addition for each dimension, at the input; the table of the length."""
+        return Cost(length * dim, dim, BYTES * length * dim, "error")
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
@@ -148,6 +172,10 @@ class FixedTable(TableEncoding):
                 "make it again from a corpus that has this position"
             )
         return self.rows[where]
+
+    def cost(self, dim: int, heads: int, length: int) -> Cost:
+        """What it stores; one addition for each dimension, at the input."""
+        return Cost(self.n_parameters, self.rows.shape[1], BYTES * self.rows.size, "error")
 
 
 def frequencies(dim: int, base: float) -> FloatArray:

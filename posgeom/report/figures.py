@@ -153,7 +153,7 @@ def _stress_by_encoding(design: Design, figure: Figure) -> Words:
         _no_rounding(stress),
         texts,
         scores["shift_invariant"].to_numpy(bool),
-        design.floor,
+        design.floor.value,
     )
     ranking = ", ".join(f"{name} {number(s)}" for name, s in zip(names, stress, strict=True))
     floor = (
@@ -167,7 +167,7 @@ def _stress_by_encoding(design: Design, figure: Figure) -> Words:
         "Short bars are good: stress 0 means that the encoding has the corpus's distances up to "
         f"a scale, 1 that it has nothing of them. {floor} In brackets: raw stress, which the "
         "encoding's own scale enters.",
-        f"Bars of stress, best first: {ranking}. Floor by offset alone: {number(design.floor)}.",
+        f"Bars of stress, best first: {ranking}. Floor by offset alone: {number(design.floor.value)}.",
     )
 
 

@@ -113,7 +113,7 @@ def summary(design: Design) -> list[str]:
     less = f"{100 * abs(saved):.1f}% {'fewer' if saved >= 0 else 'more'}"
     return [
         *_best_sentence(by_stress(design)),
-        f"The floor is {number(design.floor)}: no encoding that sees only {sees} can have less "
+        f"The floor is {number(design.floor.value)}: no encoding that sees only {sees} can have less "
         f"stress here. {_floor_meaning(design)}",
         f"The low-rank encoding made from the corpus (mds:rank={r} in the table) keeps "
         f"{_count(r, 'dimension')} of at most {n - 1} and {100 * share:.1f}% of the variance; "
@@ -192,9 +192,9 @@ def _ties(stress: NDArray[np.float64]) -> int:
 def _floor_meaning(design: Design) -> str:
     # Noise alone brings the plug-in floor near 0: its meaning must not sound like a finding.
     face = "Taken at face value, " if design.geometry.estimator == "plugin" else "So "
-    if design.floor < 0.05:
+    if design.floor.value < 0.05:
         return f"{face}relative positions are enough for these distances."
-    if design.floor < 0.25:
+    if design.floor.value < 0.25:
         return f"{face}relative positions say most, but not all, about these distances."
     return f"{face}these distances ask for absolute positions."
 

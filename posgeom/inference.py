@@ -1,0 +1,110 @@
+"""Errors of every number: the jackknife over folds of documents."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csr_array
+from scipy.stats import t as student
+
+from posgeom.geometry import Geometry
+
+FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its standard error and 95% interval; NaN where they are not known."""
+
+    value: float
+    se: float = float("nan")
+    low: float = float("nan")
+    high: float = float("nan")
+
+    def __str__(self) -> str:
+        if np.isnan(self.se):
+            return f"{self.value:.3f}"
+        return f"{self.value:.3f} ± {self.se:.3f}"
+
+    @property
+    def differs_from_zero(self) -> bool:
+        """Whether the interval leaves 0 out."""
+        return self.low > 0 or self.high < 0
+
+
+def jackknife(
+    measure: Callable[[FloatArray], FloatArray],
+    geometry: Geometry,
+    *,
+    bounds: tuple[float, float] = (-np.inf, np.inf),
+    correct: bool = True,
+) -> Estimate:
+    """A number of the geometry, corrected for bias, with its error.
+
+    measure: from squared distances of all pairs, (…, n(n−1)/2), to numbers (…,).
+    With θ of all folds and θ_k without fold k:  bias = (K − 1)(θ̄ − θ),
+    se² = (K − 1)/K Σ (θ_k − θ̄)², and a Student interval of K − 1 degrees of freedom, which
+    takes the bias as one more error, since it is itself only estimated.
+    Quenouille (1956); Tukey (1958); Miller (1974).  A geometry without replicates has no errors.
+    """
+    value = float(measure(condensed(geometry.squared)))
+    if geometry.replicates is None or geometry.reference is None:
+        return Estimate(float(np.clip(value, *bounds)))
+    K = len(geometry.replicates)
+    each = measure(np.stack([condensed(r) for r in geometry.replicates]))
+    bias = float((K - 1) * (each.mean() - measure(condensed(geometry.reference))))
+    se = float(np.sqrt((K - 1) / K * ((each - each.mean()) ** 2).sum()))
+    if correct:
+        value -= bias
+    half = float(student.ppf(0.975, K - 1)) * float(np.hypot(se, bias))
+    value, low, high = np.clip([value, value - half, value + half], *bounds)
+    return Estimate(float(value), se, float(low), float(high))
+
+
+def condensed(M: FloatArray) -> FloatArray:
+    """The entries i < j of an (n, n) matrix: (n(n−1)/2,)."""
+    return M[np.triu_indices(len(M), 1)]
+
+
+def signed_root(squared: FloatArray) -> FloatArray:
+    """√s, and −√−s where noise took an estimate below 0: cut off at 0, it would add up."""
+    return np.sign(squared) * np.sqrt(np.abs(squared))
+
+
+def stress_of(δ: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """The measure "stress of δ" (pairs,), scale-free: 1 − (Σ δD)² / (Σ δ² Σ D²)."""
+    square = δ @ δ
+
+    def measure(s: FloatArray) -> FloatArray:
+        if not square:
+            return np.ones(s.shape[:-1])
+        return 1 - (signed_root(s) @ δ) ** 2 / (square * s.sum(axis=-1))
+
+    return measure
+
+
+def raw_stress_of(δ: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """The measure "raw stress of δ" (pairs,): Σ (δ − D)² / Σ D².  Cirrincione (2026), Eq. 4."""
+    square = δ @ δ
+
+    def measure(s: FloatArray) -> FloatArray:
+        total = s.sum(axis=-1)
+        return (square - 2 * (signed_root(s) @ δ) + total) / total
+
+    return measure
+
+
+def floor_of(groups: NDArray[np.intp]) -> Callable[[FloatArray], FloatArray]:
+    """The measure "least stress of any shift-invariant encoding", groups: (pairs,) offsets.
+
+    1 − Σ_k n_k D̄(k)² / Σ D², with D̄(k) the mean of the n_k distances at offset k.
+    """
+    sizes = np.bincount(groups)
+    pairs = np.arange(len(groups))
+    means = csr_array((1 / sizes[groups], (pairs, groups)), (len(groups), len(sizes)))
+
+    def measure(s: FloatArray) -> FloatArray:
+        return 1 - ((signed_root(s) @ means) ** 2 @ sizes) / s.sum(axis=-1)
+
+    return measure

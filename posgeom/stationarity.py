@@ -1,0 +1,104 @@
+"""Do positions differ at all?  A randomisation test over folds, and how many dimensions it finds.
+
+The folds of a corpus are independent, so what two of them have in common is no noise.  With Y_k
+the deviations of fold k from its own mean distribution, Σ_{k≠l} Y_k Y_lᵀ has expectation 0 where
+positions do not differ, however many tokens they have and however much the tokens of a document
+depend on each other.  Turning the signs of half of the folds leaves the noise as it is and takes
+the structure away: that is the yardstick for its eigenvalues.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.linalg import eigh
+from scipy.sparse import csc_array
+
+from posgeom.counts import PositionCounts
+
+FloatArray = NDArray[np.float64]
+
+LEVEL = 0.05
+_BLOCK = 50_000_000  # entries of a dense float32 block of columns: 200 MB
+
+
+@dataclass(frozen=True, eq=False)
+class Stationarity:
+    """The test of stationarity, and the structure that it finds.
+
+    p_value      of "all positions have one distribution", in 0..1
+    significant  number of eigenvalues above the noise at the 5% level; 0 where p_value is above
+    eigenvalues  (n,) of the cross-fold Gram matrix, descending
+    limit        what the largest eigenvalue of noise stays below in 95% of the draws
+    """
+
+    p_value: float
+    significant: int
+    eigenvalues: FloatArray = field(repr=False)
+    limit: float
+
+
+def fold_gram(counts: PositionCounts) -> NDArray[np.float32]:
+    """Inner products of the deviations of all folds and positions, (K, n, K, n) float32.
+
+    Y[k, i, v] = (C[k, i, v] − N[k, i] p_k(v)) / √(N_i (p(v) + 1/N̄)): p_k is the distribution of
+    fold k over all its positions, p that of the corpus, N̄ the mean number of tokens a position.
+    A χ² distance (Benzécri 1973; Greenacre 1984) whose rare tokens are held down; linear in the
+    counts, so that neither small nor unequal N bias it.  Tokens seen once are left out: no two
+    folds can share them.
+    """
+    K, n = counts.n_folds, counts.n_positions
+    N = counts.fold_totals.astype(np.float64)
+    fold_share = (N / np.maximum(N.sum(axis=1, keepdims=True), 1)).astype(np.float32)
+    scale = np.sqrt(1 / np.maximum(N.sum(axis=0), 1)).astype(np.float32)
+    rare = 1 / N.sum(axis=0).mean()
+    gram = np.zeros((K * n, K * n), dtype=np.float32)
+    for block, totals in column_blocks(counts):
+        weight = 1 / np.sqrt(totals / N.sum() + rare)
+        C = block.reshape(K, n, -1)
+        Y = C - fold_share[:, :, None] * C.sum(axis=1, keepdims=True)
+        Y *= scale[:, None] * weight.astype(np.float32)
+        Y = Y.reshape(K * n, -1)
+        gram += Y @ Y.T
+    shaped: NDArray[np.float32] = gram.reshape(K, n, K, n)
+    return shaped
+
+
+def column_blocks(counts: PositionCounts) -> Iterator[tuple[NDArray[np.float32], FloatArray]]:
+    """The counts (K·n, width) as dense float32 blocks of tokens, and each token's total.
+
+    Tokens seen once are left out.
+    """
+    columns = csc_array(counts.counts)
+    totals = np.asarray(columns.sum(axis=0), dtype=np.float64)
+    columns = columns[:, np.flatnonzero(totals > 1)]
+    totals = totals[totals > 1]
+    width = max(1, _BLOCK // columns.shape[0])
+    for start in range(0, columns.shape[1], width):
+        part = slice(start, start + width)
+        yield columns[:, part].toarray().astype(np.float32), totals[part]
+
+
+def stationarity_test(gram: NDArray[np.float32], *, seed: int = 0, draws: int = 499) -> Stationarity:
+    """Test the eigenvalues of Σ_{k≠l} Y_k Y_lᵀ against those with random balanced signs.
+
+    gram: (K, n, K, n) of fold_gram.  A draw gives half of the folds the sign −1: the structure
+    cancels, Σ_{k≠l} (s_k s_l + 1/(K−1)) Y_k Y_lᵀ is left, which is noise of the same size.
+    """
+    K, n = gram.shape[:2]
+    rng = np.random.default_rng(seed)
+    within = np.einsum("kikj->ij", gram).astype(np.float64)
+    total = gram.sum(axis=(0, 2), dtype=np.float64)
+    across = total - within
+    w = eigh((across + across.T) / 2, eigvals_only=True)[::-1]
+    top = np.empty(draws)
+    for t in range(draws):
+        s = rng.permutation(np.repeat([1.0, -1.0], K // 2)).astype(np.float32)
+        signed = np.tensordot(np.tensordot(s, gram, (0, 0)), s, (1, 0)).astype(np.float64)
+        noise = signed - within + across / (K - 1)
+        top[t] = eigh((noise + noise.T) / 2, eigvals_only=True, subset_by_index=[n - 1, n - 1])[0]
+    limit = float(np.quantile(top, 1 - LEVEL))
+    p = (1 + int((top >= w[0]).sum())) / (draws + 1)
+    found = int((w > limit).sum()) if p <= LEVEL else 0
+    return Stationarity(p, min(found, n - 1), w, limit)
