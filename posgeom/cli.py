@@ -181,7 +181,7 @@ def diagnose_command(
     metavar="FILE",
     help="Token ids to draw content from, .npy or text; by default the whole vocabulary.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of random rows.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Seed of what is random.")
 @with_options([JSON])
 def inspect_command(path: str, layer: int, tokens: str | None, seed: int, as_json: bool) -> None:
     """Say what a model folder (config.json, safetensors) holds about positions.

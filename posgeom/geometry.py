@@ -133,6 +133,8 @@ def estimate_geometry(
     if estimator not in ESTIMATORS:
         raise PosgeomError(f"estimator {estimator!r} is not known; use {' or '.join(ESTIMATORS)}")
     distance = _metric(metric)
+    if seed < 0:
+        raise PosgeomError(f"--seed {seed} came; give 0 or more")
     if estimator == "debiased" and metric not in ROOT_METRICS:
         raise PosgeomError(
             f"metric {metric} has no debiased estimate; use {', '.join(ROOT_METRICS)}, "
@@ -238,10 +240,16 @@ def only(counts: PositionCounts, index: IntArray) -> PositionCounts:
 
 def _notes(totals: IntArray, enough: NDArray[np.bool_], min_count: int) -> tuple[str, ...]:
     notes = []
-    if not enough.all():
+    few = totals < max(1, min_count)
+    if few.any():
         notes.append(
-            f"positions {ranges(np.flatnonzero(~enough))} have fewer than {min_count} tokens, "
-            "or none in one of four folds, and are left out (--min-count)"
+            f"positions {ranges(np.flatnonzero(few))} have fewer than {min_count} tokens "
+            "and are left out (--min-count)"
+        )
+    if (~enough & ~few).any():
+        notes.append(
+            f"positions {ranges(np.flatnonzero(~enough & ~few))} have no token in one of "
+            f"{LEAST_FOLDS} folds of documents and are left out"
         )
     thin = np.flatnonzero(enough & (totals < FEW_TOKENS))
     if thin.size:

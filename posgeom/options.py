@@ -126,7 +126,9 @@ SCORING = [
         "--dim", type=int, default=128, show_default=True, metavar="D", help="Width of the model."
     ),
     click.option("--per-head", is_flag=True, help="Score each head of the bias encodings too."),
-    click.option("--seed", type=int, default=0, show_default=True, help="Seed of random rows."),
+    click.option(
+        "--seed", type=int, default=0, show_default=True, help="Seed of all that is random."
+    ),
 ]
 DESIGNING = [
     click.option(

@@ -80,7 +80,9 @@ def column_blocks(counts: PositionCounts) -> Iterator[tuple[NDArray[np.float32],
         yield columns[:, part].toarray().astype(np.float32), totals[part]
 
 
-def stationarity_test(gram: NDArray[np.float32], *, seed: int = 0, draws: int = 499) -> Stationarity:
+def stationarity_test(
+    gram: NDArray[np.float32], *, seed: int = 0, draws: int = 499
+) -> Stationarity:
     """Test the eigenvalues of Σ_{k≠l} Y_k Y_lᵀ against those with random balanced signs.
 
     gram: (K, n, K, n) of fold_gram.  A draw gives half of the folds the sign −1: the structure

@@ -51,7 +51,8 @@ def shift_invariant_floor(D: ArrayLike, positions: ArrayLike | None = None) -> f
     """Least stress that any encoding with δ_ij = f(|i − j|) can have, in 0..1.
 
     Σ (D_ij − D̄(|i − j|))² / Σ D² with D̄(k) the mean of D at offset k; the same for the raw and
-    the scale-free form.  For grids, offsets are the vectors (|Δrow|, |Δcolumn|).
+    the scale-free form.  For grids, offsets are the vectors (Δrow, Δcolumn) up to sign, on which
+    the offsets of flat cell numbers depend too.
     D: (n, n).  positions: (n,) or (n, k), by default 0..n−1.  Near 0 the corpus is content with
     relative positions; near 1 only absolute ones can follow it.
     """
@@ -64,13 +65,15 @@ def shift_invariant_floor(D: ArrayLike, positions: ArrayLike | None = None) -> f
 
 
 def offset_groups(n: int, positions: ArrayLike | None = None) -> NDArray[np.intp]:
-    """For each pair i < j the number of its offset |i − j|, offsets numbered from 0.
+    """For each pair i < j the number of its offset, up to sign; offsets numbered from 0.
 
     positions: (n,) or (n, k), by default 0..n−1.  Returns (n(n−1)/2,).
     """
     X = np.arange(n) if positions is None else np.asarray(positions)
     i, j = np.triu_indices(n, 1)
-    offsets = np.abs(X[i] - X[j]).reshape(len(i), -1)
+    offsets = (X[i] - X[j]).reshape(len(i), -1)
+    first = np.take_along_axis(offsets, (offsets != 0).argmax(axis=1)[:, None], axis=1)
+    offsets = offsets * np.sign(first)
     return np.unique(offsets, axis=0, return_inverse=True)[1].reshape(-1)
 
 

@@ -592,7 +592,8 @@ def test_notes_are_on_stderr_and_quiet_drops_them(work, posgeom_ok):
     assert all(line.startswith("posgeom: ") for line in ran.err.splitlines())
     assert posgeom_ok("count", "lines.txt", "--quiet", "--out", "b.npz").err == ""
     assert posgeom_ok("design", "lines.txt", "--quiet", "--out", "o").err == ""
-    assert "plug-in" in posgeom_ok("design", "lines.txt", "--out", "p").err
+    plugin = posgeom_ok("design", "lines.txt", "--estimator", "plugin", "--out", "p")
+    assert "plug-in" in plugin.err
 
 
 def test_a_bad_run_says_so_even_when_quiet(refused):

@@ -197,7 +197,7 @@ def test_a_run_with_a_broken_text_file_is_refused(work, name):
 
 def test_the_five_lines_of_python_agree_with_the_command_line(work, posgeom_ok):
     counts = posgeom.count_positions("lines.txt", positions=8)
-    geometry = posgeom.estimate_geometry(counts, estimator="plugin")
+    geometry = posgeom.estimate_geometry(counts)
     scores = posgeom.score_encodings(geometry, ["sinusoidal", "rope:base=500000"], dim=16)
     arguments = ("--encoding", "sinusoidal", "--encoding", "rope:base=500000", "--dim", 16)
     posgeom_ok("design", "lines.txt", "--positions", 8, *arguments, "--out", "o")
@@ -213,6 +213,9 @@ def test_a_corpus_from_python_says_in_run_toml_that_its_source_is_missing(work):
     assert "set `source`" in Path("o/run.toml").read_text(encoding="utf-8")
     assert "source" not in posgeom.Design.load("o").settings
 
+
+# A packed stream has no positions to tell apart, and the default estimate says so.
+PLUGIN = ("--estimator", "plugin")
 
 # -- the same again -------------------------------------------------------------------------------
 
@@ -243,8 +246,11 @@ REPEATED = {
     "unigram": ["lines.txt", "--tokenizer", "train:unigram:200"],
     "wordpiece": ["lines.txt", "--tokenizer", "train:wordpiece:300"],
     "end": ["lines.txt", "--align", "end", "--min-count", "30", "--norm", "1"],
-    "packed text": ["lines.txt", "--align", "packed", "--positions", "16"],
-    "packed ids": ["ids.bin", "--align", "packed", "--ids-dtype", "uint32", "--positions", "16"],
+    "packed text": ["lines.txt", "--align", "packed", "--positions", "16", *PLUGIN],
+    "packed ids": [
+        *("ids.bin", "--align", "packed", "--ids-dtype", "uint32", "--positions", "16"),
+        *PLUGIN,
+    ],
     "grid": ["digits"],
     "synthetic": ["synthetic:documents=200,positions=8,vocabulary=50"],
     "learned table": ["lines.txt", "--encoding", "learned:{folder}/wpe.npy"],

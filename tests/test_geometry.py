@@ -15,7 +15,7 @@ from posgeom import (
 )
 from posgeom.distances import METRICS
 from posgeom.geometry import position_profiles, ranges
-from posgeom.scoring import score_encodings
+from posgeom.scoring import floor_estimate, score_encodings
 
 
 def test_profiles_are_shares_of_the_tokens():
@@ -27,7 +27,7 @@ def test_profiles_are_shares_of_the_tokens():
 
 
 def test_distances_by_hand():
-    g = estimate_geometry(count_positions(["a b", "a a", "c a"], positions=2))
+    g = estimate_geometry(count_positions(["a b", "a a", "c a"], positions=2), "plugin")
     assert g.squared[0, 1] == pytest.approx(2 / 3)  # 2 − 2·(2/3)
     assert g.distances[0, 1] == pytest.approx(np.sqrt(2 / 3))
     assert (g.metric, g.estimator, g.n_positions) == ("hellinger", "plugin", 2)
@@ -37,14 +37,14 @@ def test_distances_by_hand():
 @pytest.mark.parametrize("metric", METRICS)
 def test_every_metric_can_be_asked_for(metric):
     counts = count_positions(["a b", "a a", "c a"], positions=2)
-    g = estimate_geometry(counts, metric=metric)
+    g = estimate_geometry(counts, "plugin", metric=metric)
     np.testing.assert_allclose(g.distances, METRICS[metric](position_profiles(counts)))
 
 
 def test_positions_with_few_tokens_are_left_out_and_named():
     counts = count_positions(["a b c"] * 5 + ["b a c d", "c a a e f"] * 2, positions=5)
     assert counts.totals.tolist() == [9, 9, 9, 4, 2]
-    g = estimate_geometry(counts, min_count=3)
+    g = estimate_geometry(counts, "plugin", min_count=3)
     assert g.positions.tolist() == [0, 1, 2, 3]
     assert g.left_out == (4,)
     assert g.notes[0].startswith("positions 4 have fewer than 3 tokens and are left out")
@@ -68,7 +68,7 @@ def test_grids_keep_rows_and_columns():
 
 def test_unknown_names_are_refused():
     counts = count_positions(["a b", "b a"], positions=2)
-    with pytest.raises(PosgeomError, match="use plugin"):
+    with pytest.raises(PosgeomError, match="use debiased or plugin"):
         estimate_geometry(counts, "oracle")
     with pytest.raises(PosgeomError, match="use one of hellinger"):
         estimate_geometry(counts, metric="euclid")
@@ -84,14 +84,14 @@ def test_from_the_truth_full_rank_mds_has_no_stress(shape):
 
 def test_estimates_come_near_the_truth_with_many_documents():
     corpus = SyntheticCorpus(shape="mixture", vocabulary=30, documents=20_000, positions=12)
-    found = estimate_geometry(count_positions(corpus, folds=2))
+    found = estimate_geometry(count_positions(corpus, folds=2), "plugin")
     np.testing.assert_allclose(found.distances, true_geometry(corpus.profiles).distances, atol=0.03)
 
 
 def test_plugin_distances_of_no_structure_are_sampling_noise():
     """E d² = K/(4 N_i) + K/(4 N_j) for K well-filled tokens."""
     corpus = SyntheticCorpus(shape="none", vocabulary=50, documents=20_000, zipf=0, positions=16)
-    found = estimate_geometry(count_positions(corpus, folds=2))
+    found = estimate_geometry(count_positions(corpus, folds=2), "plugin")
     noise = found.squared[np.triu_indices(16, 1)].mean()
     assert noise == pytest.approx(49 / (2 * 20_000), rel=0.1)
     assert true_geometry(corpus.profiles).distances.max() < 1e-7
@@ -123,12 +123,12 @@ def test_plugin_geometry_of_real_corpora(source, options, squared, sinusoidal, a
         options = options | {"tokenizer": f"{data}/tokenizers/bert-base-uncased/tokenizer.json"}
     if "/" in source:
         source = f"{data}/{source}"
-    g = estimate_geometry(count_positions(source, **options))
+    g = estimate_geometry(count_positions(source, **options), "plugin")
     scores = score_encodings(g, ["sinusoidal", "alibi"], dim=128).set_index("encoding")["stress"]
     assert g.squared[np.triu_indices(g.n_positions, 1)].mean() == pytest.approx(squared, abs=5e-3)
     assert scores["sinusoidal"] == pytest.approx(sinusoidal, abs=2e-3)
     assert scores["alibi"] == pytest.approx(alibi, abs=2e-3)
-    assert g.floor == pytest.approx(floor, abs=5e-3)
+    assert floor_estimate(g).value == pytest.approx(floor, abs=5e-3)
 
 
 def test_distances_of_a_mixture_are_those_of_its_weights_when_bases_are_disjoint():

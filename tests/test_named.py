@@ -216,7 +216,7 @@ def test_rows_of_the_hub(monkeypatch: pytest.MonkeyPatch) -> None:
             raise ValueError("Bad split: x.\nAvailable splits: ['train']")
         return rows.to_iterable_dataset()
 
-    monkeypatch.setattr(named, "_reach_hub", lambda: None)
+    monkeypatch.setattr(named, "reach_hub", lambda: None)
     monkeypatch.setattr(datasets, "load_dataset", load_dataset)
     bars = datasets.are_progress_bars_disabled()
     corpus = open_corpus("hf:some/name", config="c", group_field="n")

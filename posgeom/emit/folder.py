@@ -19,6 +19,7 @@ from posgeom.counts import PositionCounts
 from posgeom.emit.tensors import read_tensors, write_tensors
 from posgeom.errors import PosgeomError
 from posgeom.geometry import Geometry
+from posgeom.scoring import COLUMNS
 from posgeom.stationarity import Stationarity
 
 if TYPE_CHECKING:
@@ -155,10 +156,12 @@ def load_design(folder: str | PathLike[str]) -> dict[str, Any]:
         raise PosgeomError(f"{out} is not the folder of a run: it has no {missing[0]}")
     tokenizer = out / "tokenizer.json"
     held: dict[str, Any] = {}
+    # only numbers may be missing: an encoding may well be called "none"
+    numbers = {name: [""] for name in COLUMNS if name not in ("encoding", "family", "note")}
     readers: dict[str, Callable[[Path], Any]] = {
         "run.toml": lambda path: tomllib.loads(path.read_text(encoding="utf-8"))["stage"][0],
         "provenance.json": lambda path: json.loads(path.read_text(encoding="utf-8")),
-        "scores.csv": lambda path: pd.read_csv(path, keep_default_na=False),
+        "scores.csv": lambda path: pd.read_csv(path, keep_default_na=False, na_values=numbers),
     }
     for name, read in readers.items():
         try:
