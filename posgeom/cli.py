@@ -50,9 +50,9 @@ def design_command(
 ) -> None:
     """Count SOURCE, find its geometry, make an encoding for it, score the known ones."""
     from posgeom.design import design
-    from posgeom.emit import check_out
+    from posgeom.emit import check_run
 
-    check_out(out, force=force)  # before the work, not after it
+    check_run(out, force=force)  # before the work, not after it
     made = design(source, **settings, progress=wants_progress(quiet))
     made.save(out, force=force)
     say(made.notes, quiet)
@@ -86,8 +86,9 @@ def count_command(
     source: str, out: str, quiet: bool, force: bool, as_json: bool, **settings: Any
 ) -> None:
     """Count the tokens of SOURCE by fold and position, and save the counts."""
+    from posgeom.atomic import check_out_file
     from posgeom.counting import count_positions
-    from posgeom.emit import check_out_file, save_counts
+    from posgeom.emit import save_counts
 
     check_out_file(out, force=force)
     counts = count_positions(source, **settings, progress=wants_progress(quiet))
@@ -105,8 +106,9 @@ def merge_command(files: tuple[str, ...], out: str, force: bool, as_json: bool) 
     from functools import reduce
     from operator import add
 
+    from posgeom.atomic import check_out_file
     from posgeom.counts import PositionCounts
-    from posgeom.emit import check_out_file, save_counts
+    from posgeom.emit import save_counts
 
     check_out_file(out, force=force)
     counts = reduce(add, map(PositionCounts.load, files))
@@ -139,15 +141,28 @@ def score_command(
 
 @cli.command("diagnose")
 @click.argument("source", metavar="SOURCE|COUNTS")
-@with_options(READING, COUNTING, ESTIMATING, SCORING, [QUIET, JSON])
+@with_options(READING, COUNTING, ESTIMATING, SCORING)
+@click.option("--out", type=click.Path(), metavar="DIR", help="Folder for a report.")
+@with_options([QUIET, FORCE, JSON])
 def diagnose_command(
-    source: str, quiet: bool, as_json: bool, encodings: tuple[str, ...], **settings: Any
+    source: str,
+    out: str | None,
+    quiet: bool,
+    force: bool,
+    as_json: bool,
+    encodings: tuple[str, ...],
+    **settings: Any,
 ) -> None:
     """Tell geometry from sampling noise, and say what a corpus asks of an encoding."""
     from posgeom.design import counts_of, default_encodings
     from posgeom.diagnose import diagnose
     from posgeom.geometry import estimate_geometry
 
+    if out is not None:
+        from posgeom.report import Diagnosed, check_diagnosis_out, write_diagnosis
+
+        check_diagnosis_out(out, force=force)  # before the work, not after it
+    chosen = {"source": source} | {k: v for k, v in settings.items() if v is not None}
     scoring = {name: settings.pop(name) for name in ("dim", "seed")}
     settings.pop("per_head")
     estimating = {name: settings.pop(name) for name in ("estimator", "metric", "min_count")}
@@ -155,6 +170,9 @@ def diagnose_command(
     geometry = estimate_geometry(counts, **estimating, seed=scoring["seed"])
     wanted = encodings or (*default_encodings(scoring["dim"]), "none", "mds")
     found = diagnose(counts, geometry, wanted, **scoring)
+    if out is not None:
+        made = Diagnosed(counts, geometry, found, chosen | {"encodings": wanted})
+        write_diagnosis(made, out, force=force)
     say(counts.provenance.notes + geometry.notes, quiet)
     if as_json:
         click.echo(json.dumps(found.as_dict()))

@@ -14,11 +14,18 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from posgeom.design import Design, design
-from posgeom.emit import check_out
+from posgeom.atomic import check_out
+from posgeom.design import design
+from posgeom.emit import FILES
 from posgeom.errors import PosgeomError
+from posgeom.simulation import FILES as TRUTH_FILES
+from posgeom.simulation import simulate_truth
 
-JOBS: dict[str, Callable[..., Design]] = {"design": design}
+# job -> what runs it (its signature is the schema of a stage) and the files that it writes
+JOBS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
+    "design": (design, FILES),
+    "truth": (simulate_truth, TRUTH_FILES),
+}
 
 
 def run_pipeline(
@@ -43,10 +50,11 @@ def run_pipeline(
         if not force and _is_there(stage, folder):
             yield folder, False
             continue
-        check_out(folder, force=force)
-        settings = {k: v for k, v in stage.items() if k not in ("job", "out")}
-        source = settings.pop("source")
-        made = JOBS[stage["job"]](source, **settings, progress=progress)
+        job, files = JOBS[stage["job"]]
+        check_out(folder, files, "run.toml", force=force)
+        settings = {k: v for k, v in stage.items() if k not in ("job", "out", "source")}
+        corpus = [stage["source"]] if "source" in stage else []
+        made = job(*corpus, **settings, progress=progress)
         asked = made.provenance | {"stage": _plain(stage)}
         replace(made, provenance=asked).save(folder, force=force)
         yield folder, True
@@ -72,9 +80,9 @@ def _checked(stage: dict[str, Any], where: str) -> dict[str, Any]:
     job = stage.get("job")
     if not isinstance(job, str) or job not in JOBS:
         raise PosgeomError(f"{where}: job {job!r} is not known; use {', '.join(JOBS)}")
-    if not isinstance(stage.get("source"), str):
+    if job == "design" and not isinstance(stage.get("source"), str):
         raise PosgeomError(f'{where} has no source; add source = "python-stdlib", or a path')
-    model = _settings_model(JOBS[job])
+    model = _settings_model(JOBS[job][0])
     from pydantic import ValidationError
 
     try:

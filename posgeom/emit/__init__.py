@@ -1,9 +1,10 @@
 """A design as files."""
 
 from posgeom.emit.folder import (
-    check_out,
-    check_out_file,
+    FILES,
+    check_run,
     load_design,
+    made_with,
     read_geometry,
     save_counts,
     save_design,
@@ -11,9 +12,10 @@ from posgeom.emit.folder import (
 from posgeom.emit.tensors import read_tensors, write_tensors
 
 __all__ = [
-    "check_out",
-    "check_out_file",
+    "FILES",
+    "check_run",
     "load_design",
+    "made_with",
     "read_geometry",
     "read_tensors",
     "save_counts",

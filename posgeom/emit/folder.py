@@ -1,9 +1,7 @@
 """A run as a folder, written whole or not at all."""
 
 import json
-import os
 import platform
-import shutil
 import sys
 import tempfile
 import tomllib
@@ -15,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from posgeom.atomic import check_out, check_out_file, written_folder
 from posgeom.counts import PositionCounts
 from posgeom.emit.tensors import read_tensors, write_tensors
 from posgeom.errors import PosgeomError
@@ -39,96 +38,29 @@ FILES = (
 LIBRARIES = ("numpy", "scipy", "pandas", "tokenizers", "safetensors", "matplotlib")
 
 
-def check_out(folder: str | PathLike[str], *, force: bool = False) -> Path:
-    """The folder as a path, once a run may be written there.
-
-    Raises PosgeomError where it is a file or holds anything, unless `force` is given and all
-    that it holds are the files of an earlier run.
-    """
-    out = Path(folder)
-    if out.exists() and not out.is_dir():
-        raise PosgeomError(f"--out {out} is a file; give a folder")
-    held = sorted(p.name for p in out.iterdir()) if out.exists() else []
-    if held and not force:
-        raise PosgeomError(
-            f"--out {out} already holds {held[0]}; give another folder, or --force to replace a run"
-        )
-    foreign = [name for name in held if name not in FILES]
-    foreign += [p.name for p in (out / "figures").glob("*") if p.suffix not in (".svg", ".png")]
-    if held and "run.toml" not in held:
-        foreign += held
-    if foreign:
-        raise PosgeomError(
-            f"--out {out} holds {foreign[0]}, which is no file of a run; --force replaces runs "
-            "only, give another folder"
-        )
-    return _check_writable(out)
-
-
-def _check_writable(out: Path) -> Path:
-    """`out`, once the nearest folder above it that is there can be written to."""
-    home = next(p for p in out.resolve().parents if p.exists())
-    if not (home.is_dir() and os.access(home, os.W_OK | os.X_OK)):
-        raise PosgeomError(
-            f"--out {out} cannot be made in {home}; give a place that can be written"
-        )
-    return out
+def check_run(folder: str | PathLike[str], *, force: bool = False) -> Path:
+    """The folder as a path, once a design may be written there; see check_out."""
+    return check_out(folder, FILES, "run.toml", force=force)
 
 
 def save_design(design: "Design", folder: str | PathLike[str], *, force: bool = False) -> Path:
     """Write a design to a temporary folder beside the final one, then rename it."""
     from posgeom.report import write_report
 
-    # resolved: a link leads to its folder, and `.` has no name that could be renamed to
-    out = check_out(folder, force=force).resolve()
-    partial = out
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-        partial.chmod(0o755)  # mkdtemp's folder is for its owner alone
-        design.counts.save(partial / "counts.npz")
-        write_geometry(design.geometry, partial / "geometry.npz")
-        write_tensors(design, partial / "encoding.safetensors")
-        design.scores.to_csv(partial / "scores.csv", index=False, lineterminator="\n")
-        (partial / "run.toml").write_text(run_toml(design), encoding="utf-8")
-        (partial / "provenance.json").write_text(
-            json.dumps(provenance(design), indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
+    with written_folder(folder, FILES, "run.toml", force=force) as out:
+        design.counts.save(out / "counts.npz")
+        write_geometry(design.geometry, out / "geometry.npz")
+        write_tensors(design, out / "encoding.safetensors")
+        design.scores.to_csv(out / "scores.csv", index=False, lineterminator="\n")
+        (out / "run.toml").write_text(run_toml(design), encoding="utf-8")
+        (out / "provenance.json").write_text(
+            json.dumps(made_with() | design.provenance, indent=2, ensure_ascii=False) + "\n",
+            encoding="utf-8",
         )
         if design.tokenizer is not None:
-            (partial / "tokenizer.json").write_text(design.tokenizer, encoding="utf-8")
-        write_report(design, partial)
-        _put_in_place(partial, out)
-    except OSError as error:
-        raise PosgeomError(
-            f"--out {folder} cannot be written ({error.strerror or error}); give another folder"
-        ) from error
-    finally:
-        if partial != out:
-            shutil.rmtree(partial, ignore_errors=True)
+            (out / "tokenizer.json").write_text(design.tokenizer, encoding="utf-8")
+        write_report(design, out)
     return Path(folder)
-
-
-def _put_in_place(partial: Path, out: Path) -> None:
-    """Rename `partial` to `out`; an earlier run there goes only once the new one stands."""
-    earlier = partial.with_name(partial.name + ".old")
-    if out.exists():
-        out.rename(earlier)
-    try:
-        partial.rename(out)
-    except BaseException:
-        if earlier.exists():
-            earlier.rename(out)
-        raise
-    shutil.rmtree(earlier, ignore_errors=True)
-
-
-def check_out_file(file: str | PathLike[str], *, force: bool = False) -> Path:
-    """The file as a path, once it may be written; PosgeomError where it is there, or a folder."""
-    out = Path(file)
-    if out.is_dir() or (out.exists() and not force):
-        what = "is a folder" if out.is_dir() else "is there already"
-        raise PosgeomError(f"--out {out} {what}; give another file, or --force to replace it")
-    return _check_writable(out)
 
 
 def save_counts(counts: PositionCounts, file: str | PathLike[str], *, force: bool = False) -> None:
@@ -248,12 +180,12 @@ def run_toml(design: "Design") -> str:
     return head + tomli_w.dumps({"stage": [{"job": "design"} | design.settings]})
 
 
-def provenance(design: "Design") -> dict[str, Any]:
-    """What the run was made from and with: JSON values."""
+def made_with() -> dict[str, Any]:
+    """Versions, platform and command of this run: JSON values."""
     return {
         "posgeom": version("posgeom"),
         "python": platform.python_version(),
         "platform": platform.platform(),
         "libraries": {name: version(name) for name in LIBRARIES},
         "command": sys.argv,
-    } | design.provenance
+    }
