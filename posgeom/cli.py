@@ -21,6 +21,7 @@ from posgeom.options import (
     QUIET,
     READING,
     SCORING,
+    SEED,
     with_options,
 )
 
@@ -199,7 +200,7 @@ def diagnose_command(
     metavar="FILE",
     help="Token ids to draw content from, .npy or text; by default the whole vocabulary.",
 )
-@click.option("--seed", type=int, default=0, show_default=True, help="Seed of what is random.")
+@SEED
 @with_options([JSON])
 def inspect_command(path: str, layer: int, tokens: str | None, seed: int, as_json: bool) -> None:
     """Say what a model folder (config.json, safetensors) holds about positions.

@@ -164,10 +164,10 @@ def design(
         "encoding_errors": encoding_errors,
         "ids_dtype": ids_dtype,
     }
-    if dim < 1 or seed < 0:
-        raise PosgeomError(
-            f"--dim {dim} --seed {seed} came; give a dim of 1 and a seed of 0 or more"
-        )
+    if dim < 1:
+        raise PosgeomError(f"--dim {dim} came; give 1 or more")
+    if seed < 0:
+        raise PosgeomError(f"--seed {seed} came; give 0 or more")
     for spec in encodings or ():
         if isinstance(spec, str) and parse_spec(spec).family not in DESIGNERS:
             make_encoding(spec, dim=dim, seed=seed)  # what is wrong with it is told before the work

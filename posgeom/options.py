@@ -21,6 +21,9 @@ def parse_rank(text: str) -> int | str:
     return int(text) if text.lstrip("-").isdigit() else text
 
 
+SEED = click.option(
+    "--seed", type=int, default=0, show_default=True, help="Seed of what is random."
+)
 READING = [
     click.option("--text-field", metavar="NAME", help="Column that holds the texts or token ids."),
     click.option(
@@ -126,9 +129,7 @@ SCORING = [
         "--dim", type=int, default=128, show_default=True, metavar="D", help="Width of the model."
     ),
     click.option("--per-head", is_flag=True, help="Score each head of the bias encodings too."),
-    click.option(
-        "--seed", type=int, default=0, show_default=True, help="Seed of all that is random."
-    ),
+    SEED,
 ]
 DESIGNING = [
     click.option(

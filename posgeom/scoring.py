@@ -155,8 +155,8 @@ class Errors:
     violation_se: float = float("nan")
 
     @classmethod
-    def of(cls, geometry: Geometry, δ: NDArray[np.float64]) -> Self:
-        """Estimates and errors for an encoding's distances (n, n)."""
+    def of(cls, geometry: Geometry, δ: NDArray[np.float64], *, correct: bool) -> Self:
+        """Estimates and errors for an encoding's distances (n, n), corrected for bias or not."""
         if geometry.replicates is None:
             return cls()
         some = np.unique(np.linspace(0, len(δ) - 1, ANCHORS).astype(int))
@@ -165,8 +165,10 @@ class Errors:
             return monotonicity_violation(δ, D, anchors=some)
 
         return cls(
-            stress=jackknife(stress_of(condensed(δ)), geometry, bounds=(0, 1)),
-            raw_stress=jackknife(raw_stress_of(condensed(δ)), geometry, bounds=(0, np.inf)),
+            stress=jackknife(stress_of(condensed(δ)), geometry, bounds=(0, 1), correct=correct),
+            raw_stress=jackknife(
+                raw_stress_of(condensed(δ)), geometry, bounds=(0, np.inf), correct=correct
+            ),
             spearman_se=jackknife(_of_matrices(spearman, δ), geometry).se,
             violation_se=jackknife(_of_matrices(violation, δ), geometry).se,
         )
@@ -206,7 +208,8 @@ def _positions(geometry: Geometry, encoding: Encoding) -> NDArray[np.int64]:
 def score(geometry: Geometry, encoding: Encoding) -> dict[str, object]:
     """One row of score_encodings."""
     δ, D = encoding_distances(geometry, encoding), geometry.distances
-    errors = Errors.of(geometry, δ)
+    # A table made from this sample follows its noise: no correction for bias knows of that.
+    errors = Errors.of(geometry, δ, correct=encoding.family not in DESIGNERS)
     fit = errors.stress or Estimate(stress(δ, D))
     raw = errors.raw_stress or Estimate(raw_stress(δ, D))
     return {

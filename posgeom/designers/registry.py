@@ -18,6 +18,11 @@ class MDSTable(FixedTable):
 
     family: ClassVar[str] = "mds"
 
+    @property
+    def note(self) -> str:
+        """That its score is in-sample."""
+        return "made for this sample: its stress is that of the fit"
+
 
 def mds_encoding(geometry: Geometry, spec: Spec, dim: int) -> MDSTable:
     """Classical MDS of the geometry; with `rank=r` the low-rank A Bᵀ of r(n + dim) parameters.

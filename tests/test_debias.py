@@ -1,0 +1,139 @@
+"""Distances without noise, held against known truths and plain computations."""
+
+from itertools import pairwise
+
+import numpy as np
+import pytest
+
+from posgeom import PosgeomError, SyntheticCorpus, count_positions, estimate_geometry, true_geometry
+from posgeom.debias import balanced_splits, debiased_squares
+from posgeom.inference import condensed
+from posgeom.simulation import draw_counts
+from posgeom.stationarity import fold_gram, stationarity_test
+
+
+@pytest.mark.parametrize("K", [2, 4, 16])
+def test_splits_are_balanced(K):
+    splits = balanced_splits(K)
+    assert splits.shape == (K - 1, K)
+    assert (splits.sum(axis=1) == K // 2).all()
+    together = (splits[:, :, None] == splits[:, None, :]).sum(axis=0)
+    assert set(together[~np.eye(K, dtype=bool)]) <= {K // 2 - 1}
+
+
+def by_hand(counts, gram, rank, kept):
+    """The mean over splits of one half against the other, in float64 and without blocks."""
+    K, n = counts.n_folds, counts.n_positions
+    C = counts.counts.toarray().reshape(K, n, -1).astype(float)
+    C = C[:, :, C.sum(axis=(0, 1)) > 1]
+    N = counts.fold_totals.astype(float)
+    squares = []
+    for first in balanced_splits(K):
+        roots = []
+        for half in (first & kept, ~first & kept):
+            own = gram[half][:, :, half].sum(axis=(0, 2))
+            U = np.linalg.eigh((own + own.T) / 2)[1][:, -rank:]
+            B = np.column_stack([np.ones(n), U / np.sqrt(N.sum(axis=0))[:, None]])
+            W = np.diag(N[half].sum(axis=0))
+            p = np.maximum(B @ np.linalg.solve(B.T @ W @ B, B.T @ C[half].sum(axis=0)), 0)
+            roots.append(np.sqrt(p / p.sum(axis=1, keepdims=True)))
+        a, b = roots
+        squares.append([[(a[i] - a[j]) @ (b[i] - b[j]) for j in range(n)] for i in range(n)])
+    return np.array(squares)
+
+
+def test_squares_and_replicates_are_those_of_a_plain_computation():
+    counts = draw_counts(SyntheticCorpus(vocabulary=60, documents=800, positions=6), folds=8)
+    gram = fold_gram(counts)
+    found = debiased_squares(counts, gram, 2)
+    everything = np.ones(8, dtype=bool)
+    each = by_hand(counts, gram, 2, everything)
+    np.testing.assert_allclose(found.squared, each.mean(axis=0), atol=2e-5)
+    np.testing.assert_allclose(found.reference, each[:5].mean(axis=0), atol=2e-5)
+    for k in (0, 5):
+        without = by_hand(counts, gram, 2, np.arange(8) != k)[:5].mean(axis=0)
+        np.testing.assert_allclose(found.replicates[k], without, atol=2e-5)
+
+
+@pytest.mark.parametrize("shape", ["blocks", "mixture", "decay", "periodic", "circle"])
+def test_squared_distances_come_out_right_where_plugin_ones_are_noise(shape):
+    corpus = SyntheticCorpus(shape, vocabulary=2_000, documents=7_000, shortening=0.8)
+    counts, truth = draw_counts(corpus), condensed(true_geometry(corpus.profiles).squared)
+    debiased, plugin = (estimate_geometry(counts, e).squared for e in ("debiased", "plugin"))
+    assert condensed(debiased).mean() == pytest.approx(truth.mean(), rel=0.06)
+    assert condensed(plugin).mean() > 1.4 * truth.mean()
+
+
+def test_alike_positions_have_squares_on_both_sides_of_zero():
+    corpus = SyntheticCorpus("blocks", documents=7_000, positions=30)
+    squared = estimate_geometry(draw_counts(corpus)).squared
+    same = condensed(true_geometry(corpus.profiles).squared) < 1e-9
+    within = condensed(squared)[same]
+    assert 0.2 < (within < 0).mean() < 0.8
+    assert abs(within.mean()) < 0.02 * condensed(squared)[~same].mean()
+
+
+def test_errors_shrink_with_the_root_of_the_documents():
+    """More documents, smaller spread of the replicates."""
+    spreads = []
+    for documents in (2_000, 8_000, 32_000):
+        g = estimate_geometry(draw_counts(SyntheticCorpus("mixture", documents=documents)))
+        spreads.append(np.std([condensed(r).mean() for r in g.replicates]))
+    for more, fewer in pairwise(spreads):
+        assert 1.2 < more / fewer < 4
+
+
+def test_a_corpus_without_structure_has_no_distances():
+    g = estimate_geometry(draw_counts(SyntheticCorpus("none", documents=5_000, seed=1)))
+    assert not g.has_structure
+    assert not g.squared.any()
+
+
+def test_small_vocabularies_with_many_documents_need_no_correction():
+    corpus = SyntheticCorpus("mixture", vocabulary=6, documents=20_000)
+    counts = draw_counts(corpus)
+    debiased, plugin = (estimate_geometry(counts, e).squared for e in ("debiased", "plugin"))
+    np.testing.assert_allclose(debiased, plugin, atol=0.02 * plugin.max())
+
+
+def test_metrics_of_the_root_are_functions_of_the_chord():
+    counts = draw_counts(SyntheticCorpus("blocks", documents=3_000))
+    chord, half, geodesic = (
+        estimate_geometry(counts, metric=m)
+        for m in ("hellinger", "hellinger-normalised", "fisher-rao")
+    )
+    np.testing.assert_allclose(half.squared, chord.squared / 2)
+    np.testing.assert_allclose(geodesic.distances, 4 * np.arcsin(chord.distances / 2), atol=1e-12)
+    with pytest.raises(PosgeomError, match="no debiased estimate"):
+        estimate_geometry(counts, metric="total-variation")
+
+
+def test_few_documents_fall_back_to_plugin_and_say_so():
+    g = estimate_geometry(count_positions(["a b", "a a", "c a"], positions=2))
+    assert g.estimator == "plugin"
+    assert "noise cannot be told from geometry" in g.notes[-1]
+    assert g.stationarity is None
+
+
+def test_positions_that_few_folds_reach_are_left_out():
+    documents = [f"w{i % 7} w{i % 5} w{i % 3}" for i in range(300)] + ["a b c d", "e f g h"]
+    g = estimate_geometry(count_positions(documents, positions=4))
+    assert g.positions.tolist() == [0, 1, 2]
+    assert "positions 3 have no token in one of 4 folds" in g.notes[0]
+
+
+def test_a_group_that_is_most_of_the_corpus_is_told():
+    from posgeom import Document
+
+    documents = [Document(f"w{i % 7} w{i % 5}", "big" if i % 3 else f"g{i}") for i in range(900)]
+    g = estimate_geometry(count_positions(documents, positions=2))
+    assert any("the errors are too small" in note for note in g.notes)
+
+
+def test_the_order_of_folds_leaves_the_estimate_alone():
+    counts = draw_counts(SyntheticCorpus("mixture", documents=3_000))
+    gram = fold_gram(counts)
+    rank = stationarity_test(gram).significant
+    found = debiased_squares(counts, gram, rank)
+    np.testing.assert_allclose(found.squared, found.squared.T)
+    assert not found.squared.diagonal().any()

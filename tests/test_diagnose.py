@@ -1,0 +1,87 @@
+"""The diagnosis: what it says where there is structure, and where there is none."""
+
+import json
+
+import numpy as np
+import pytest
+
+from posgeom import PosgeomError, SyntheticCorpus, estimate_geometry
+from posgeom.diagnose import diagnose, stress_shares
+from posgeom.simulation import draw_counts
+
+SPECS = ["sinusoidal", "rope", "alibi", "alibi:reading=kernel", "random", "none", "mds"]
+
+
+def diagnosed(**options):
+    counts = draw_counts(SyntheticCorpus(**options))
+    return diagnose(counts, estimate_geometry(counts), SPECS)
+
+
+def test_a_corpus_without_structure_gets_exactly_that_answer():
+    found = diagnosed(shape="none", documents=5_000, seed=1)
+    assert found.p_value > 0.05
+    assert (found.significant, found.floor, found.lead) == (0, None, None)
+    assert found.noise.value == 1
+    assert len(found.ranking) == 0
+    assert found.sentences[0].startswith("Positions cannot be told apart")
+    assert "no picture of this geometry" in found.sentences[2]
+
+
+def test_a_line_is_found_to_be_a_line():
+    found = diagnosed(shape="line", documents=20_000)
+    assert found.p_value < 0.01
+    assert found.significant == 1
+    assert found.floor.high < 0.05
+    assert set(found.ranking["encoding"].iloc[:2]) == {"mds", "alibi"}
+    assert found.lead.differs_from_zero
+    text = " ".join(found.sentences)
+    assert "relative positions are enough" in text
+    assert "alibi fits best" in text
+    assert "enough to name the winner" in text
+
+
+def test_a_fading_beginning_asks_for_absolute_positions():
+    found = diagnosed(shape="decay", documents=20_000)
+    assert found.floor.low > 0.25
+    assert any("absolute positions" in s for s in found.sentences)
+    by_position, _ = found.misses["sinusoidal"]
+    assert by_position.argmax() == 0
+    assert by_position[0] > 4 / 32
+
+
+def test_noise_shares_fall_with_documents():
+    few, many = (diagnosed(shape="mixture", documents=d).noise.value for d in (2_000, 40_000))
+    assert 0 < many < few < 1
+
+
+def test_baselines_do_not_win():
+    found = diagnosed(shape="blocks", vocabulary=300, documents=20_000)
+    best = found.sentences[4]
+    assert not best.startswith("Of the encodings not made for the corpus, random")
+    assert "none" not in best.split(" fits best")[0].split(", ")[-1]
+
+
+def test_shares_of_stress_sum_to_one():
+    counts = draw_counts(SyntheticCorpus("decay", documents=5_000))
+    g = estimate_geometry(counts)
+    δ = np.abs(np.subtract.outer(np.arange(32), np.arange(32))).astype(float)
+    for shares in stress_shares(g, δ):
+        assert shares.sum() == pytest.approx(1)
+        assert (shares >= 0).all()
+
+
+def test_it_is_json():
+    found = json.loads(json.dumps(diagnosed(shape="mixture").as_dict()))
+    assert 0 < found["stationarity"]["p_value"] <= 0.05
+    assert 0 < found["noise"]["share"] < 1
+    assert found["rank"]["significant"] == 2
+    assert found["shift_invariance"]["low"] <= found["shift_invariance"]["floor"]
+    row = found["ranking"][0]
+    assert row["stress_low"] <= row["stress"] <= row["stress_high"]
+    assert json.dumps(diagnosed(shape="none", seed=1).as_dict())
+
+
+def test_plugin_geometries_are_not_diagnosed():
+    counts = draw_counts(SyntheticCorpus())
+    with pytest.raises(PosgeomError, match="cannot be told apart"):
+        diagnose(counts, estimate_geometry(counts, "plugin"), SPECS)

@@ -1,0 +1,60 @@
+"""The truth report: its numbers are those of its runs, and it is written whole."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from posgeom import PosgeomError, SyntheticCorpus, count_positions
+from posgeom.pipeline import run_pipeline
+from posgeom.simulation import draw_counts, simulate_truth, summary
+
+
+@pytest.fixture(scope="module")
+def report():
+    return simulate_truth(["mixture", "none"], [3_000], 12, 200, seeds=2)
+
+
+def test_summary_is_of_the_runs(report):
+    table = summary(report.runs).set_index(["shape", "estimator"])
+    assert len(report.runs) == 2 * (2 * 4 + 2 * 3)
+    cell = report.runs.query("shape == 'mixture' and estimator == 'debiased'")
+    known = cell[cell["encoding"] != "mds"]
+    error = (known["stress"] - known["truth"]).abs()
+    assert table.loc[("mixture", "debiased"), "error"] == pytest.approx(error.mean())
+    assert table.loc[("mixture", "debiased"), "rejected"] == 1
+    assert error.mean() < table.loc[("mixture", "plugin"), "error"]
+
+
+def test_equal_seeds_give_equal_runs(report):
+    again = simulate_truth(["mixture", "none"], [3_000], 12, 200, seeds=2)
+    pd.testing.assert_frame_equal(report.runs, again.runs)
+
+
+def test_drawn_counts_are_those_of_counting_in_law():
+    corpus = SyntheticCorpus(
+        "mixture", vocabulary=10, documents=20_000, positions=6, shortening=0.5
+    )
+    drawn, counted = draw_counts(corpus), count_positions(corpus)
+    np.testing.assert_allclose(drawn.totals, counted.totals, rtol=0.03)
+    a, b = (c.pooled.toarray() / c.totals[:, None] for c in (drawn, counted))
+    np.testing.assert_allclose(a, b, atol=0.02)
+
+
+def test_a_pipeline_writes_it_and_knows_it_again(tmp_path):
+    file = tmp_path / "truth.toml"
+    file.write_text(
+        '[[stage]]\njob = "truth"\nout = "t"\nshapes = ["mixture"]\ndocuments = [2000]\n'
+        "positions = 8\nvocabulary = 100\nseeds = 1\n"
+    )
+    assert [fresh for _, fresh in run_pipeline(file, tmp_path)] == [True]
+    assert [fresh for _, fresh in run_pipeline(file, tmp_path)] == [False]
+    files = {p.name for p in (tmp_path / "t").iterdir()}
+    assert files == {"runs.csv", "summary.csv", "summary.md", "run.toml", "provenance.json"}
+    assert "| mixture | 2000 | debiased |" in (tmp_path / "t" / "summary.md").read_text()
+
+
+def test_options_that_make_no_simulation_are_refused():
+    with pytest.raises(PosgeomError, match="seeds"):
+        simulate_truth(seeds=0)
+    with pytest.raises(PosgeomError, match="shape"):
+        simulate_truth(["spiral"], seeds=1)

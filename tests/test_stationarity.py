@@ -1,0 +1,78 @@
+"""The test of stationarity: its size without structure, its power with it, its sums by hand."""
+
+import numpy as np
+import pytest
+from scipy.stats import kstest
+
+from posgeom import Document, SyntheticCorpus, count_positions
+from posgeom.simulation import draw_counts
+from posgeom.stationarity import fold_gram, stationarity_test
+
+
+def p_value(counts, seed=0, draws=199):
+    return stationarity_test(fold_gram(counts), seed=seed, draws=draws).p_value
+
+
+def test_the_gram_is_that_of_the_weighted_deviations():
+    counts = draw_counts(SyntheticCorpus(vocabulary=30, documents=400, positions=5), folds=4)
+    C = counts.counts.toarray().reshape(4, 5, -1)
+    C = C[:, :, C.sum(axis=(0, 1)) > 1].astype(float)
+    N = counts.fold_totals
+    rare = 1 / N.sum(axis=0).mean()
+    Y = np.empty_like(C)
+    for k in range(4):
+        own = C[k].sum(axis=0) / N[k].sum()
+        Y[k] = (C[k] - N[k][:, None] * own) / np.sqrt(
+            N.sum(axis=0)[:, None] * (C.sum(axis=(0, 1)) / N.sum() + rare)
+        )
+    np.testing.assert_allclose(fold_gram(counts), np.einsum("kiv,ljv->kilj", Y, Y), atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", ["blocks", "mixture", "line", "decay", "periodic", "circle"])
+def test_structure_is_found_and_its_dimensions_counted(shape):
+    corpus = SyntheticCorpus(shape, documents=7_000, shortening=0.8)
+    test = stationarity_test(fold_gram(draw_counts(corpus)))
+    assert test.p_value <= 0.01
+    true_rank = {"blocks": 2, "mixture": 2, "line": 1, "decay": 1, "periodic": 7, "circle": 2}
+    assert test.significant in (true_rank[shape], true_rank[shape] + 1)
+
+
+def test_falling_lengths_are_no_structure():
+    corpora = (SyntheticCorpus("none", documents=2_000, shortening=0.9, seed=s) for s in range(8))
+    p = np.array([p_value(draw_counts(corpus)) for corpus in corpora])
+    assert (p <= 0.05).sum() <= 2  # more in 0.6% of the cases
+
+
+@pytest.mark.slow
+def test_p_values_are_even_without_structure():
+    """Rejects in 3 to 7% of the runs at 5%, up to chance over 200 of them."""
+    p = [
+        p_value(draw_counts(SyntheticCorpus("none", vocabulary=500, documents=1_000, seed=s)), s)
+        for s in range(200)
+    ]
+    assert kstest(p, "uniform").pvalue > 0.001
+    assert 0.01 <= np.mean(np.array(p) <= 0.05) <= 0.095
+
+
+def sentence_pieces(seed, groups=150, pieces=8):
+    """Phrases cut out of sentences whose words stand in any order: rows that hang together."""
+    rng = np.random.default_rng(seed)
+    zipf = 1 / np.arange(1, 301)
+    for g in range(groups):
+        sentence = rng.choice(300, size=20, p=zipf / zipf.sum())
+        for _ in range(pieces):
+            start = rng.integers(0, 12)
+            yield Document(sentence[start : start + 8], group=str(g))
+
+
+@pytest.mark.slow
+def test_groups_of_correlated_rows_do_not_look_like_structure():
+    p = [p_value(count_positions(sentence_pieces(s), positions=8), s) for s in range(100)]
+    assert np.mean(np.array(p) <= 0.05) <= 0.11  # 5% up to chance over 100 runs
+    assert kstest(p, "uniform").pvalue > 0.001
+
+
+def test_equal_seeds_give_equal_answers():
+    gram = fold_gram(draw_counts(SyntheticCorpus(documents=500)))
+    one, two = (stationarity_test(gram, seed=3, draws=50) for _ in range(2))
+    assert (one.p_value, one.limit) == (two.p_value, two.limit)
