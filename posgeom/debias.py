@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.linalg import eigh, hadamard
 
 from posgeom.counts import PositionCounts
-from posgeom.stationarity import column_blocks
+from posgeom.stationarity import column_blocks, few_threads
 
 FloatArray = NDArray[np.float64]
 Block = NDArray[np.float32]
@@ -53,6 +53,11 @@ def debiased_squares(counts: PositionCounts, gram: Block, rank: int) -> Debiased
     gram: (K, n, K, n) of fold_gram.  rank: number of directions in which positions differ, as
     stationarity_test finds it, 1 or more.  Every position needs a token.
     """
+    with few_threads(counts.n_positions):
+        return _debiased_squares(counts, gram, rank)
+
+
+def _debiased_squares(counts: PositionCounts, gram: Block, rank: int) -> DebiasedSquares:
     K, n = counts.n_folds, counts.n_positions
     N = counts.fold_totals.astype(np.float64)
     splits = [

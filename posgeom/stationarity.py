@@ -8,18 +8,21 @@ the structure away: that is the yardstick for its eigenvalues.
 """
 
 from collections.abc import Iterator
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh
 from scipy.sparse import csc_array
+from threadpoolctl import threadpool_limits
 
 from posgeom.counts import PositionCounts
 
 FloatArray = NDArray[np.float64]
 
 LEVEL = 0.05
+SMALL = 128  # rows up to which one thread does matrix products faster than two
 _BLOCK = 50_000_000  # entries of a dense float32 block of columns: 200 MB
 
 
@@ -65,6 +68,11 @@ def fold_gram(counts: PositionCounts) -> NDArray[np.float32]:
     return shaped
 
 
+def few_threads(n: int) -> AbstractContextManager[object]:
+    """One thread for matrices of a few rows: several would wait for each other, 30 times longer."""
+    return threadpool_limits(1) if n <= SMALL else nullcontext()
+
+
 def column_blocks(counts: PositionCounts) -> Iterator[tuple[NDArray[np.float32], FloatArray]]:
     """The counts (K·n, width) as dense float32 blocks of tokens, and each token's total.
 
@@ -95,11 +103,13 @@ def stationarity_test(
     across = total - within
     w = eigh((across + across.T) / 2, eigvals_only=True)[::-1]
     top = np.empty(draws)
-    for t in range(draws):
-        s = rng.permutation(np.repeat([1.0, -1.0], K // 2)).astype(np.float32)
-        signed = np.tensordot(np.tensordot(s, gram, (0, 0)), s, (1, 0)).astype(np.float64)
-        noise = signed - within + across / (K - 1)
-        top[t] = eigh((noise + noise.T) / 2, eigvals_only=True, subset_by_index=[n - 1, n - 1])[0]
+    with few_threads(n):
+        for t in range(draws):
+            s = rng.permutation(np.repeat([1.0, -1.0], K // 2)).astype(np.float32)
+            signed = np.tensordot(np.tensordot(s, gram, (0, 0)), s, (1, 0)).astype(np.float64)
+            noise = signed - within + across / (K - 1)
+            noise = (noise + noise.T) / 2
+            top[t] = eigh(noise, eigvals_only=True, subset_by_index=[n - 1, n - 1])[0]
     limit = float(np.quantile(top, 1 - LEVEL))
     p = (1 + int((top >= w[0]).sum())) / (draws + 1)
     found = int((w > limit).sum()) if p <= LEVEL else 0
