@@ -3,10 +3,12 @@
 [[stage]]
 job = "design"
 out = "quickstart"          # below the output folder; by default the file's own name
-source = "python-stdlib"    # and any other keyword of the job
+source = "python-stdlib"    # and any other keyword of the job; $NAMES of the environment in
+                            # source and tokenizer are filled in
 """
 
 import json
+import os
 import tomllib
 from collections.abc import Callable, Iterator
 from dataclasses import replace
@@ -15,6 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from posgeom.atomic import check_out
+from posgeom.comparison import FILES as COMPARISON_FILES
+from posgeom.comparison import compare
 from posgeom.design import design
 from posgeom.emit import FILES
 from posgeom.errors import PosgeomError
@@ -25,7 +29,9 @@ from posgeom.simulation import simulate_truth
 JOBS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "design": (design, FILES),
     "truth": (simulate_truth, TRUTH_FILES),
+    "compare": (compare, COMPARISON_FILES),
 }
+NEED_SOURCE = ("design", "compare")
 
 
 def run_pipeline(
@@ -54,7 +60,9 @@ def run_pipeline(
         check_out(folder, files, "run.toml", force=force)
         settings = {k: v for k, v in stage.items() if k not in ("job", "out", "source")}
         corpus = [stage["source"]] if "source" in stage else []
-        made = job(*corpus, **settings, progress=progress)
+        if "tokenizer" in settings:
+            settings["tokenizer"] = os.path.expandvars(settings["tokenizer"])
+        made = job(*map(os.path.expandvars, corpus), **settings, progress=progress)
         asked = made.provenance | {"stage": _plain(stage)}
         replace(made, provenance=asked).save(folder, force=force)
         yield folder, True
@@ -80,7 +88,7 @@ def _checked(stage: dict[str, Any], where: str) -> dict[str, Any]:
     job = stage.get("job")
     if not isinstance(job, str) or job not in JOBS:
         raise PosgeomError(f"{where}: job {job!r} is not known; use {', '.join(JOBS)}")
-    if job == "design" and not isinstance(stage.get("source"), str):
+    if job in NEED_SOURCE and not isinstance(stage.get("source"), str):
         raise PosgeomError(f'{where} has no source; add source = "python-stdlib", or a path')
     model = _settings_model(JOBS[job][0])
     from pydantic import ValidationError
