@@ -21,7 +21,22 @@ from posgeom.stationarity import column_blocks, few_threads
 FloatArray = NDArray[np.float64]
 Block = NDArray[np.float32]
 
+OFTEN = 12  # times that a token is seen: its root is then right to 1%
 JACKKNIFE_SPLITS = 5  # of the K − 1: the folds' influence on one split is much like on another
+
+
+def smoothing_rank(counts: PositionCounts, significant: int) -> int:
+    """How many directions the smoothing keeps: those found, or all where the root needs no help.
+
+    The root of a token seen λ times is right to 1/(8λ) of itself.  Where nearly all tokens are
+    seen often in half of the corpus, as letters and pixels are, smoothing could only take away
+    what is too small to be found.
+    """
+    pooled = np.asarray(counts.counts.sum(axis=0), dtype=np.float64)
+    often = pooled / counts.n_positions / 2 >= OFTEN
+    if pooled[often].sum() >= 0.99 * pooled.sum():
+        return counts.n_positions - 1
+    return significant
 
 
 def balanced_splits(n_folds: int) -> NDArray[np.bool_]:

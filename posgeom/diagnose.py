@@ -24,6 +24,7 @@ FloatArray = NDArray[np.float64]
 Measure = Callable[[FloatArray], FloatArray]
 
 BASELINES = ("random", "none")  # what an encoding should beat, not what anyone would choose
+MOST_NAMED = 6  # positions where an encoding fails; more are no help
 MOST_TIMES = 1_000  # no one collects so many times the documents
 
 
@@ -224,12 +225,16 @@ def _needed(documents: int, lead: Estimate) -> int | None:
     return _documents(documents, (half / abs(lead.value)) ** 2 if lead.value else np.inf)
 
 
+LEAST_P = 0.002  # of 499 draws
+
+
 def stationarity_sentence(p: float, documents: int) -> str:
     """Do positions differ at all?"""
     found = "differ" if p <= 0.05 else "cannot be told apart"
     return (
         f"Positions {found} in what stands at them "
-        f"(test of stationarity over {_count(documents, 'document')}: p = {p:.2g})."
+        f"(test of stationarity over {_count(documents, 'document')}: "
+        f"p {'≤' if p <= LEAST_P else '='} {p:.2g})."
     )
 
 
@@ -287,22 +292,20 @@ def random_sentence(scores: "pd.DataFrame", best: str) -> list[str]:
 def miss_sentence(geometry: Geometry, name: str, shares: tuple[FloatArray, FloatArray]) -> str:
     """Where does the best encoding fail?"""
     by_position, by_offset = shares
-    worst = np.sort(_half_of(by_position))
-    text = (
-        f"{name} misses most at position{'s' if len(worst) > 1 else ''} "
-        f"{ranges(geometry.index[worst])} ({by_position[worst].sum():.0%} of its stress)"
-    )
+    worst = np.sort(np.argsort(-by_position, kind="stable")[:MOST_NAMED])
+    worst = worst[by_position[worst] > 1.5 / len(by_position)]
+    if not len(worst):
+        text = f"{name} misses about as much at every position"
+    else:
+        text = (
+            f"{name} misses most at position{'s' if len(worst) > 1 else ''} "
+            f"{ranges(geometry.index[worst])} ({by_position[worst].sum():.0%} of its stress)"
+        )
     if geometry.grid is not None:
         return f"{text}."
     offsets = np.unique(np.abs(np.subtract.outer(geometry.positions, geometry.positions)))[1:]
-    far = np.sort(_half_of(by_offset))
-    return f"{text}, and half of it lies at offsets {ranges(offsets[far])}."
-
-
-def _half_of(shares: FloatArray) -> NDArray[np.intp]:
-    """The fewest entries that hold half of the sum, largest first."""
-    order = np.argsort(-shares, kind="stable")
-    return order[: int(np.searchsorted(np.cumsum(shares[order]), 0.5)) + 1]
+    half = offsets[int(np.searchsorted(np.cumsum(by_offset), 0.5))]
+    return f"{text}; half of it lies at offsets up to {half}."
 
 
 def documents_sentence(documents: int, needed: int | None, settled: bool) -> str:

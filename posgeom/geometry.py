@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 
 from posgeom.counts import PositionCounts
-from posgeom.debias import debiased_squares
+from posgeom.debias import debiased_squares, smoothing_rank
 from posgeom.distances import METRICS
 from posgeom.errors import PosgeomError
 from posgeom.stationarity import Stationarity, fold_gram, stationarity_test
@@ -184,7 +184,7 @@ def _debiased(counts: PositionCounts, geometry: Geometry, seed: int) -> Geometry
         K, n = counts.n_folds, counts.n_positions
         none = np.zeros((n, n))
         return replace(geometry, stationarity=test, reference=none, replicates=np.zeros((K, n, n)))
-    found = debiased_squares(counts, gram, test.significant)
+    found = debiased_squares(counts, gram, smoothing_rank(counts, test.significant))
     as_metric = ROOT_METRICS[geometry.metric]
     return replace(
         geometry,

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from posgeom import PosgeomError, SyntheticCorpus, count_positions, estimate_geometry, true_geometry
-from posgeom.debias import balanced_splits, debiased_squares
+from posgeom.debias import balanced_splits, debiased_squares, smoothing_rank
 from posgeom.inference import condensed
 from posgeom.simulation import draw_counts
 from posgeom.stationarity import fold_gram, stationarity_test
@@ -137,3 +137,10 @@ def test_the_order_of_folds_leaves_the_estimate_alone():
     found = debiased_squares(counts, gram, rank)
     np.testing.assert_allclose(found.squared, found.squared.T)
     assert not found.squared.diagonal().any()
+
+
+def test_letters_are_not_smoothed_and_words_are():
+    letters = draw_counts(SyntheticCorpus(vocabulary=6, documents=5_000))
+    words = draw_counts(SyntheticCorpus(vocabulary=2_000, documents=5_000))
+    assert smoothing_rank(letters, 2) == 31
+    assert smoothing_rank(words, 2) == 2
