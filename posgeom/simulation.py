@@ -96,14 +96,14 @@ def simulate_truth(
 
 def simulate(corpus: SyntheticCorpus) -> list[dict[str, Any]]:
     """Rows of one run: truth and estimate of each encoding's stress, by both estimators."""
-    counts, truth = draw_counts(corpus), true_geometry(corpus.profiles)
-    δ = {spec: make_encoding(spec).distances(truth.index) for spec in ENCODINGS}
-    structured = corpus.shape != "none"
-    true_stress = {s: stress(e, truth.distances) if structured else np.nan for s, e in δ.items()}
-    mean = condensed(truth.squared).mean()
+    counts, structured = draw_counts(corpus), corpus.shape != "none"
     rows = []
     for estimator in ("plugin", "debiased"):
         found = estimate_geometry(counts, estimator, seed=corpus.seed)
+        # of the positions that the estimate has: it leaves out those with few tokens
+        truth = true_geometry(corpus.profiles[found.index])
+        δ = {spec: make_encoding(spec).distances(found.index) for spec in ENCODINGS}
+        mean = condensed(truth.squared).mean()
         about = {
             "shape": corpus.shape,
             "documents": corpus.documents,
@@ -116,7 +116,8 @@ def simulate(corpus: SyntheticCorpus) -> list[dict[str, Any]]:
         for spec in ENCODINGS:
             known = found.has_structure and structured
             fit = jackknife(stress_of(condensed(δ[spec])), found, bounds=(0, 1)) if known else None
-            rows.append(about | _row(spec, true_stress[spec], fit))
+            right = stress(δ[spec], truth.distances) if structured else np.nan
+            rows.append(about | _row(spec, right, fit))
         if structured and found.has_structure:
             rows.append(about | _row("mds", designed_stress(found, truth), None))
     return rows

@@ -58,3 +58,9 @@ def test_options_that_make_no_simulation_are_refused():
         simulate_truth(seeds=0)
     with pytest.raises(PosgeomError, match="shape"):
         simulate_truth(["spiral"], seeds=1)
+
+
+def test_positions_that_an_estimate_leaves_out_are_left_out_of_the_truth():
+    """Hardly a document reaches the last of 64 positions."""
+    report = simulate_truth(["mixture"], [300], 64, 50, seeds=1, shortening=0.95)
+    assert report.runs.query("encoding == 'alibi'")["stress"].notna().any()
