@@ -292,6 +292,8 @@ def random_sentence(scores: "pd.DataFrame", best: str) -> list[str]:
 def miss_sentence(geometry: Geometry, name: str, shares: tuple[FloatArray, FloatArray]) -> str:
     """Where does the best encoding fail?"""
     by_position, by_offset = shares
+    if not by_offset.any():
+        return f"{name} misses nothing."
     worst = np.sort(np.argsort(-by_position, kind="stable")[:MOST_NAMED])
     worst = worst[by_position[worst] > 1.5 / len(by_position)]
     if not len(worst):
@@ -304,7 +306,7 @@ def miss_sentence(geometry: Geometry, name: str, shares: tuple[FloatArray, Float
     if geometry.grid is not None:
         return f"{text}."
     offsets = np.unique(np.abs(np.subtract.outer(geometry.positions, geometry.positions)))[1:]
-    half = offsets[int(np.searchsorted(np.cumsum(by_offset), 0.5))]
+    half = offsets[int(np.searchsorted(np.cumsum(by_offset), 0.5 - 1e-9))]
     return f"{text}; half of it lies at offsets up to {half}."
 
 

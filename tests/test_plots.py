@@ -56,6 +56,43 @@ def test_spectrum_of_nothing(ax):
     assert len(ax.lines) == 1
 
 
+def test_eigenvalues_have_errors_that_stay_on_the_paper(ax):
+    w, errors = np.array([4.0, 0.5, -0.2]), np.array([1.0, 2.0, 0.1])
+    plots.spectrum(ax, w, 0.1, 1, errors, 0.2)
+    strokes = [s[:, 1].tolist() for c in ax.collections for s in c.get_segments()]
+    np.testing.assert_allclose(strokes, [[3.0, 5.0], [0.1, 2.5], [0.1, 0.3]])
+    assert labelled(ax)["as large as the most negative one"].get_ydata() == [0.2, 0.2]
+    assert ax.get_ylim()[1] == 10.0
+
+
+@pytest.mark.parametrize(("largest", "scale"), [(1000.0, "symlog"), (12.0, "linear")])
+def test_spectrum_of_a_test(ax, largest, scale):
+    w = np.array([largest, 6.0, 1.0, -2.0])
+    plots.spectrum_of_test(ax, w, 5.0, 2)
+    lines = labelled(ax)
+    assert lines["above the noise"].get_ydata().tolist() == [largest, 6.0]
+    assert lines["not told from noise"].get_data()[0].tolist() == [3, 4]
+    assert ax.patches[0].get_y() == -5.0
+    assert ax.patches[0].get_height() == 10.0
+    assert ax.get_yscale() == scale
+
+
+def test_noise_floor(ax):
+    at, plugin, debiased = np.arange(3.0), np.array([0.9, 0.8, 0.7]), np.array([0.2, -0.1, 0.1])
+    plots.noise_floor(ax, at, plugin, debiased, debiased - 0.1, debiased + 0.1, "position")
+    lines = labelled(ax)
+    assert lines["plug-in"].get_ydata().tolist() == plugin.tolist()
+    assert lines["debiased"].get_ydata().tolist() == debiased.tolist()
+    noise, band = (c.get_paths()[0].vertices for c in ax.collections)
+    assert (noise[:, 1].min(), noise[:, 1].max()) == (-0.1, 0.9)
+    assert (band[:, 1].min(), band[:, 1].max()) == pytest.approx((-0.2, 0.3))
+
+
+def test_shares_are_percents(ax):
+    plots.shares(ax, np.arange(2.0), {"$a$": np.array([0.25, 0.75])}, "position")
+    assert labelled(ax)[r"\$a\$"].get_ydata().tolist() == [25, 75]
+
+
 def test_cumulative_share(ax):
     plots.cumulative_share(ax, np.array([0.5, 0.75, 1.0]), 2)
     curve, mark = ax.lines
@@ -74,6 +111,24 @@ def test_stress_bars(ax):
     assert ax.get_ylim()[0] > ax.get_ylim()[1]  # the first on top
     assert ax.lines[0].get_xdata() == [0.15, 0.15]
     assert ax.get_yticklabels()[2].get_text() == r"\$odd\$ name"
+
+
+def test_stress_bars_with_errors(ax):
+    ends = np.array([[0.0, 0.1], [0.2, 0.4]])
+    plots.stress_bars(
+        ax,
+        ["a", "b"],
+        np.array([0.05, 0.3]),
+        ["x", "y"],
+        np.array([True, False]),
+        0.1,
+        ends,
+        (0.0, 0.2),
+    )
+    np.testing.assert_array_equal([s[:, 0] for s in ax.collections[0].get_segments()], ends)
+    band = next(p for p in ax.patches if p.get_alpha() == 0.45)
+    assert (band.get_x(), band.get_width()) == (0.0, 0.2)
+    assert [text.xy[0] for text in ax.texts] == [0.1, 0.4]  # clear of the error bars
 
 
 def test_stress_bars_without_any_stress(ax):
@@ -124,6 +179,35 @@ def test_trajectory(ax):
     assert ax.lines[1].get_xydata().tolist() == [[2.0, 0.0]]
     assert "75.0%" in ax.get_xlabel()
     assert "20.0%" in ax.get_ylabel()
+
+
+def test_trajectory_with_errors(ax):
+    xy = np.array([[0.0, 0.0], [1.0, 0.5]])
+    square = 0.3 * np.array([[-1.0, -1.0], [1.0, -1.0], [1.0, 1.0], [-1.0, 1.0]])
+    outlines = xy[:, None] + square
+    plots.trajectory(ax, xy, np.arange(2), xy[None], (0.75, 0.2), outlines)
+    drawn = [path.vertices[:4] for path in ax.collections[1].get_paths()]
+    np.testing.assert_allclose(drawn, outlines)
+    assert ax.get_xlim()[0] <= -0.3
+
+
+def test_mean_distance_with_errors(ax):
+    k = np.arange(1.0, 4.0)
+    plots.distance_by_offset(ax, k, k, k / 2, 2 * k, {}, "offset", np.array([0.5, 0.5, 4.0]))
+    strokes = [s[:, 1].tolist() for s in ax.collections[-1].get_segments()]
+    assert strokes == [[0.5, 1.5], [1.5, 2.5], [0.0, 7.0]]
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.002, "0.002"), (1000.0, "1,000"), (1e-5, "10⁻⁵"), (2e4, "2·10⁴"), (-1e4, "−10⁴"), (0, "0")],
+)
+def test_powers_of_ten_in_plain_letters(ax, value, text):
+    from posgeom.plots.look import powers_of_ten
+
+    ax.set(yscale="symlog", ylim=(-1e5, 1e5))
+    powers_of_ten(ax.yaxis, signed=True)
+    assert ax.yaxis.get_major_formatter()(value, None) == text
 
 
 def test_distance_by_offset(ax):

@@ -1,5 +1,6 @@
 """The report: every figure in words, one page that stands alone, and numbers that are right."""
 
+import json
 import re
 import subprocess
 import sys
@@ -13,14 +14,29 @@ from matplotlib.figure import Figure
 from scipy.sparse import csr_array
 
 from posgeom import plots
+from posgeom.counting import count_positions
 from posgeom.counts import PositionCounts, Provenance
-from posgeom.design import Design
+from posgeom.design import Design, design
 from posgeom.designers import low_rank
-from posgeom.geometry import Geometry
+from posgeom.diagnose import diagnose
+from posgeom.errors import PosgeomError
+from posgeom.geometry import Geometry, estimate_geometry
+from posgeom.inference import Estimate, jackknife
 from posgeom.mds import classical_mds
-from posgeom.report import Drawn, render, write_report
-from posgeom.report.figures import FIGURES, by_stress, number
+from posgeom.report import (
+    Diagnosed,
+    Drawn,
+    check_diagnosis_out,
+    diagnosis,
+    evidence,
+    render,
+    write_diagnosis,
+    write_report,
+)
+from posgeom.report.figures import PLUGIN_FIGURES as FIGURES
+from posgeom.report.figures import figures_of
 from posgeom.report.html import plugin_caution, report_html, summary
+from posgeom.report.words import by_stress, interval, number, with_error
 from posgeom.scoring import score_encodings
 from posgeom.stress import pairs
 
@@ -73,8 +89,8 @@ def with_geometry(design, **changes):
     return replace(design, geometry=replace(design.geometry, **changes))
 
 
-def spec(name):
-    return next(spec for spec in FIGURES if spec.name == name)
+def spec(name, figures=FIGURES):
+    return next(spec for spec in figures if spec.name == name)
 
 
 LINE = np.abs(np.subtract.outer(np.arange(16.0), np.arange(16.0)))
@@ -94,7 +110,7 @@ CASES = {
 def draw(spec, design):
     """The figure, laid out but not saved, and its words."""
     with plots.style():
-        figure = Figure(figsize=spec.size, layout="constrained")
+        figure = Figure(figsize=spec.size, layout=None if spec.margins else "constrained")
         words = spec.draw(design, figure)
         figure.draw_without_rendering()
     return figure, words
@@ -136,7 +152,10 @@ class Page(HTMLParser):
 def page_of(design, figures=None):
     drawn = [render(FIGURES[0], design)]
     if figures:
-        drawn = [Drawn(s, figures[s.name][1], b"<svg/>", b"png") for s in FIGURES]
+        drawn = [
+            Drawn(s.name, s.title, 900, s.embed, figures[s.name][1], b"<svg/>", b"png")
+            for s in figures_of(design)
+        ]
     html = report_html(design, drawn)
     return html, Page(html)
 
@@ -186,7 +205,7 @@ def test_the_bars_are_the_stresses_in_order(case):
     np.testing.assert_allclose([w for _, w in bars], np.sort(design.scores["stress"]), atol=1e-12)
     names = [label.get_text() for label in ax.get_yticklabels()]
     assert names == by_stress(design)["encoding"].tolist()
-    assert [x for x, _ in ax.lines[0].get_path().vertices] == [design.floor] * 2
+    assert [x for x, _ in ax.lines[0].get_path().vertices] == [design.floor.value] * 2
 
 
 def test_mean_distance_by_offset_and_its_curves(case):
@@ -235,10 +254,10 @@ def test_shepard_panels_show_the_scaled_distances(case):
     for ax in axes:
         name = ax.get_title(loc="left").split("\n")[0]
         xy = np.asarray(ax.collections[0].get_offsets())
-        assert len(xy) == min(len(D), 20_000)
+        assert len(xy) == min(len(D), 6_000)
         if name in scores.index:
             left = ((xy[:, 1] - xy[:, 0]) ** 2).sum() / (xy[:, 0] ** 2).sum()
-            assert left == pytest.approx(scores.loc[name, "stress"], rel=0.05, abs=1e-9)
+            assert left == pytest.approx(scores.loc[name, "stress"], rel=0.15, abs=1e-9)
 
 
 # -- single figures -------------------------------------------------------------------------------
@@ -354,7 +373,7 @@ def test_the_summary_says_the_numbers():
         in best
     )
     assert f"next come sinusoidal and rope with {number(scores['rope'])}" in best
-    assert number(design.floor) in floor
+    assert number(design.floor.value) in floor
     assert "3 dimensions of at most 31" in rank
     assert "480 parameters" in saved
     assert "4,096: 88.3% fewer" in saved
@@ -378,3 +397,315 @@ def test_random_rows_that_fit_as_well_are_pointed_out():
     assert "Random rows" not in plugin_caution(design)[1]
     design.scores.loc[design.scores["family"] == "random", "stress"] = 0.04
     assert "Random rows" in plugin_caution(design)[1]
+
+
+# -- estimates with errors ------------------------------------------------------------------------
+
+
+def synthetic(shape, positions=16, documents=3000, **options):
+    """The source string of a small corpus with a known truth."""
+    more = "".join(f",{key}={value}" for key, value in options.items())
+    return (
+        f"synthetic:shape={shape},positions={positions},documents={documents},vocabulary=200{more}"
+    )
+
+
+DEBIASED = {
+    "line": {"corpus": synthetic("line")},
+    "decay": {"corpus": synthetic("decay", shortening=0.8)},
+    "two positions": {
+        "corpus": synthetic("line", 2),
+        "positions": 2,
+        "encodings": ["alibi:heads=8"],
+    },
+    "grid": {"corpus": synthetic("line"), "grid": (4, 4)},
+    "only its own": {"corpus": synthetic("line"), "encodings": ["mds", "none"]},
+}
+
+
+def designed(positions=16, grid=None, **settings):
+    where = {"grid": grid, "align": "grid"} if grid else {"positions": positions}
+    return design(tokenizer="none", dim=32, **where, **settings)
+
+
+@pytest.fixture(scope="module", params=DEBIASED, ids=lambda name: name.replace(" ", "-"))
+def debiased(request):
+    """A debiased design and its figures by name, each drawn and in words."""
+    made = designed(**DEBIASED[request.param])
+    return made, {spec.name: draw(spec, made) for spec in figures_of(made)}
+
+
+def test_figures_of_an_estimate_with_errors_are_in_words(debiased):
+    made, figures = debiased
+    expected = {"noise", "spectrum", "trajectory", "stress_by_encoding"}
+    assert expected <= set(figures)
+    # Two positions have one distance, which every encoding can be scaled to.
+    missed = len(made.geometry.index) > 2 and not set(made.scores["family"]) <= {"mds", "none"}
+    assert ("misses" in figures) == missed
+    for _, words in figures.values():
+        assert len(words.caption) > 80
+        assert re.search(r"\d", words.alt)
+        assert "nan" not in words.alt + words.caption
+
+
+def test_the_page_of_an_estimate_says_the_diagnosis_and_every_error(debiased):
+    made, figures = debiased
+    html, page = page_of(made, figures)
+    text = " ".join("".join(page.text).split())
+    assert page.open == []
+    assert all(image["alt"] for image in page.all("img"))
+    assert "Read with care" not in text
+    assert summary(made)[:-2] == list(made.diagnosis.sentences)
+    for sentence in summary(made):
+        assert sentence in text
+    for row in made.scores.to_dict("records"):
+        assert with_error(row["stress"], row["stress_se"]) in text
+        assert interval(row["stress_low"], row["stress_high"]) in text
+    assert "nan" not in re.sub(r'base64,[^"]*', "", html).lower().split()
+
+
+def test_bars_have_their_intervals_and_the_floor_its_band(debiased):
+    made, figures = debiased
+    ax = figures["stress_by_encoding"][0].axes[0]
+    drawn = sorted((s[0, 1], s[0, 0], s[1, 0]) for s in ax.collections[0].get_segments())
+    scores = by_stress(made)
+    np.testing.assert_allclose([x for _, x, _ in drawn], scores["stress_low"])
+    np.testing.assert_allclose([x for _, _, x in drawn], scores["stress_high"])
+    band = next(p for p in ax.patches if p.get_alpha() == 0.45)
+    assert (band.get_x(), band.get_x() + band.get_width()) == pytest.approx(
+        (made.floor.low, made.floor.high)
+    )
+    assert str(ax.texts[0].get_text()) == with_error(*scores[["stress", "stress_se"]].iloc[0])
+
+
+def test_the_noise_is_what_lies_between_plug_in_and_debiased(debiased):
+    made, figures = debiased
+    left, right = figures["noise"][0].axes
+    n = made.geometry.n_positions
+    lines = {line.get_label(): line.get_ydata() for line in left.lines}
+    P = np.sqrt(made.counts.pooled.toarray() / made.counts.totals[:, None])
+    np.testing.assert_allclose(
+        lines["plug-in"], (between_rows(P) ** 2).sum(axis=1) / (n - 1), rtol=1e-9
+    )
+    for i in (0, n - 1):
+        apart = np.zeros((n, n))
+        apart[i] = apart[:, i] = 1 / (n - 1)
+        weights = apart[np.triu_indices(n, 1)]
+        same = jackknife(lambda s, weights=weights: s @ weights, made.geometry)
+        assert lines["debiased"][i] == pytest.approx(same.value)
+        band = left.collections[1].get_paths()[0].vertices
+        ends = band[np.isclose(band[:, 0], i), 1]
+        assert (ends.min(), ends.max()) == pytest.approx((same.low, same.high))
+    share = 1 - lines["debiased"].mean() / lines["plug-in"].mean()
+    assert made.diagnosis.noise.value == pytest.approx(np.clip(share, 0, 1), abs=1e-9)
+    assert f"{made.diagnosis.noise.value:.0%}" in figures["noise"][1].alt
+    steps = {line.get_label(): line for line in right.lines}["debiased"].get_xdata()
+    assert len(steps) == len(np.unique(evidence.offsets(made.geometry)[0]))
+
+
+def test_shares_of_the_misses_sum_to_all(debiased):
+    made, figures = debiased
+    if "misses" not in figures:
+        return
+    left, right = figures["misses"][0].axes
+    for line in (*left.lines, *right.lines):
+        assert line.get_ydata().sum() == pytest.approx(100)
+    best = left.lines[0]
+    name = best.get_label().split(" = ")[0]
+    np.testing.assert_allclose(best.get_ydata(), 100 * made.diagnosis.misses[name][0])
+    assert name in figures["misses"][1].alt
+    assert "mds" not in figures["misses"][1].alt
+
+
+def test_the_spectrum_marks_its_noise(debiased):
+    made, figures = debiased
+    test, (left, right) = made.geometry.stationarity, figures["spectrum"][0].axes
+    above = {line.get_label(): line for line in left.lines}["above the noise"].get_ydata()
+    np.testing.assert_array_equal(above, test.eigenvalues[: test.significant])
+    assert (above > test.limit).all()
+    w = made.mds.eigenvalues
+    limit = [x for x in right.lines if x.get_label().startswith("as large")]
+    for line in limit:
+        assert line.get_ydata()[0] == -w.min()
+    stroke = right.collections[0].get_segments()[0]
+    assert stroke[0, 1] < w[0] < stroke[1, 1]
+
+
+def test_the_map_has_an_ellipse_about_every_position(debiased):
+    made, figures = debiased
+    ax = figures["trajectory"][0].axes[0]
+    outlines = np.array([path.vertices for path in ax.collections[1].get_paths()])
+    xy = np.asarray(ax.collections[2].get_offsets())
+    assert len(outlines) == len(xy) == made.geometry.n_positions
+    np.testing.assert_allclose(outlines[:, :48].mean(axis=1), xy, atol=1e-9)
+    left, right = ax.get_xlim()
+    assert left <= outlines[..., 0].min() < outlines[..., 0].max() <= right
+
+
+def test_negative_squares_are_owned_up_to():
+    made = designed(corpus=synthetic("decay"))
+    below = int((pairs(made.geometry.squared) < 0).sum())
+    assert below
+    figure, words = draw(spec("distance_matrix", figures_of(made)), made)
+    assert f"In {below:,} of 120 pairs" in words.caption
+    assert np.ma.filled(figure.axes[0].images[0].get_array(), 0).min() == 0
+
+
+def test_a_plug_in_report_has_the_old_figures_and_no_errors(tmp_path):
+    made = designed(corpus=synthetic("line"), estimator="plugin")
+    assert figures_of(made) == FIGURES
+    _, page = page_of(made)
+    assert "±" not in "".join(page.text)
+    assert "Read with care" in "".join(page.text)
+    made.scores["stress_se"] = ""  # as a saved table has it
+    assert "±" not in "".join(page_of(made)[1].text)
+
+
+@pytest.mark.parametrize(
+    ("x", "se", "text"),
+    [
+        (0.33, 0.015, "0.330 ± 0.015"),
+        (0.5161, 0.0057, "0.516 ± 0.006"),
+        (0.0, 0.0018, "0.0000 ± 0.0018"),
+        (-0.059, 0.02, "−0.059 ± 0.020"),
+        (3073.2, 61.8, "3,073 ± 62"),
+        (0.0996, 0.00996, "0.100 ± 0.010"),
+        (1.0, 0.0, "1.00 ± 0"),
+        (0.25, float("nan"), "0.250"),
+        (float("nan"), 0.1, "–"),
+    ],
+)
+def test_errors_say_how_many_digits_count(x, se, text):
+    assert with_error(x, se) == text
+
+
+def test_an_interval_that_is_not_known_is_not_there():
+    assert interval(float("nan"), float("nan")) == ""
+    assert interval(0.2471, 0.4139) == "0.247 to 0.414"
+
+
+# -- the report of a diagnosis --------------------------------------------------------------------
+
+
+def diagnosed(corpus, encodings=KNOWN, **settings):
+    counts = count_positions(corpus, "none", 16)
+    geometry = estimate_geometry(counts)
+    return Diagnosed(counts, geometry, diagnose(counts, geometry, encodings, 32), settings)
+
+
+@pytest.fixture(scope="module")
+def found():
+    return diagnosed(synthetic("line"), source="<script>alert(1)</script>")
+
+
+def test_answers_stand_under_their_questions(found):
+    questions = dict(diagnosis.answers(found.diagnosis))
+    assert [s for said in questions.values() for s in said] == list(found.diagnosis.sentences)
+    first = [said[0] for said in questions.values()]
+    for sentence, word in zip(
+        first,
+        ("differ", "noise", "dimension", "offsets alone", "fits best", "misses", "ocuments"),
+        strict=True,
+    ):
+        assert word in sentence
+    random_too = replace(
+        found.diagnosis,
+        sentences=(*found.diagnosis.sentences[:5], "Random.", *found.diagnosis.sentences[5:]),
+    )
+    assert len(dict(diagnosis.answers(random_too))[diagnosis.FIT]) == 2
+
+
+def test_a_diagnosis_without_known_encodings_answers_what_it_can():
+    said = dict(diagnosis.answers(diagnosed(synthetic("line"), ["mds", "none"]).diagnosis))
+    assert list(said) == [*diagnosis.FIRST, diagnosis.FLOOR, diagnosis.DOCUMENTS]
+
+
+def test_a_diagnosis_is_written_as_a_page_and_for_programs(found, tmp_path):
+    out = write_diagnosis(found, tmp_path / "a" / "b")
+    assert sorted(p.name for p in out.iterdir()) == ["diagnosis.html", "diagnosis.json"]
+    assert [p.name for p in out.parent.iterdir()] == ["b"]
+    read = json.loads((out / "diagnosis.json").read_text(encoding="utf-8"))
+    assert read == json.loads(json.dumps(found.diagnosis.as_dict()))
+    html = (out / "diagnosis.html").read_text(encoding="utf-8")
+    page = Page(html)
+    assert page.open == []
+    assert "<script" not in html
+    assert "http://" not in html
+    assert [figure["id"] for figure in page.all("figure")] == [
+        "stress_by_encoding",
+        "misses",
+        "noise",
+        "spectrum",
+    ]
+    for sentence in found.diagnosis.sentences:
+        assert sentence in " ".join("".join(page.text).split())
+    assert write_diagnosis(found, out, force=True) == out
+    assert (out / "diagnosis.html").read_text(encoding="utf-8") == html
+
+
+def test_without_structure_no_distance_is_drawn(tmp_path):
+    none = diagnosed(synthetic("none"))
+    assert not none.geometry.has_structure
+    out = write_diagnosis(none, tmp_path / "out")
+    page = Page((out / "diagnosis.html").read_text(encoding="utf-8"))
+    assert [figure["id"] for figure in page.all("figure")] == ["spectrum_of_test"]
+    assert "Scores" not in page.text
+    for sentence in none.diagnosis.sentences:
+        assert sentence in " ".join("".join(page.text).split())
+
+    def refuse(constant):
+        raise ValueError(constant)
+
+    text = (out / "diagnosis.json").read_text(encoding="utf-8")
+    read = json.loads(text, parse_constant=refuse)  # NaN is no JSON
+    assert read["noise"] == {"share": 1.0, "low": None, "high": None}
+    figure, words = draw(evidence.TEST, none)
+    test = none.geometry.stationarity
+    drawn = {line.get_label(): line for line in figure.axes[0].lines}
+    np.testing.assert_array_equal(drawn["not told from noise"].get_ydata(), test.eigenvalues)
+    assert "above the noise" not in drawn
+    assert f"p = {test.p_value:.2g}" in words.alt
+    with pytest.raises(PosgeomError, match="no floor"):
+        _ = none.floor
+
+
+def test_a_diagnosis_replaces_nothing_but_a_diagnosis(found, tmp_path, monkeypatch):
+    out = write_diagnosis(found, tmp_path / "out")
+    with pytest.raises(PosgeomError, match=r"already holds diagnosis\.html"):
+        check_diagnosis_out(out)
+    (out / "mine.txt").write_text("precious")
+    with pytest.raises(PosgeomError, match=r"mine\.txt, which is no file of a diagnosis"):
+        write_diagnosis(found, out, force=True)
+    with pytest.raises(PosgeomError, match="is a file"):
+        check_diagnosis_out(out / "mine.txt")
+    with pytest.raises(PosgeomError, match="cannot be made"):
+        check_diagnosis_out(out / "mine.txt" / "deeper")
+    (out / "mine.txt").unlink()
+
+    def fail(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(diagnosis, "diagnosis_json", fail)
+    with pytest.raises(PosgeomError, match="No space left"):
+        write_diagnosis(found, out, force=True)
+    assert [p.name for p in tmp_path.iterdir()] == ["out"]
+    assert len(list(out.iterdir())) == 2
+
+
+def test_diagnose_writes_its_report(posgeom_ok, run_cli, tmp_path):
+    call = ("diagnose", synthetic("line"), "--tokenizer", "none", "--out", tmp_path / "out")
+    said = posgeom_ok(*call).out
+    read = json.loads((tmp_path / "out" / "diagnosis.json").read_text(encoding="utf-8"))
+    assert said.startswith("\n".join(read["sentences"]))
+    again = run_cli(*call)
+    assert (again.code, again.out) == (2, "")
+    assert "--force" in again.err
+    posgeom_ok(*call, "--force")
+
+
+def test_a_floor_without_error_has_no_band():
+    design = made(8)
+    assert isinstance(design.floor, Estimate)
+    figure, words = draw(spec("stress_by_encoding"), design)
+    assert not [p for p in figure.axes[0].patches if p.get_alpha() == 0.45]
+    assert "±" not in words.alt

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from posgeom.plots.look import (
     BLUE,
-    FAINT,
     INK,
     MUTED,
     ORANGE,
@@ -80,14 +79,14 @@ def spectrum(
         ax.set(yscale="log", ylim=(bottom, 2 * reach.max()))
         powers_of_ten(ax.yaxis)
     count_from_one(ax, len(eigenvalues))
-    ax.legend()
+    ax.legend(frameon=True, framealpha=0.9, edgecolor="none")
     return ax
 
 
 def spectrum_of_test(ax: Axes, eigenvalues: FloatArray, limit: float, significant: int) -> Axes:
     """Eigenvalues of a test against what noise stays below; the significant ones are filled."""
     number = np.arange(1, len(eigenvalues) + 1)
-    ax.axhspan(-limit, limit, color=FAINT, lw=0, label="noise, in 95% of the draws")
+    ax.axhspan(-limit, limit, color="#dfe2e6", lw=0, label="noise, in 95% of the draws")
     for part, face, label in (
         (slice(significant), BLUE, "above the noise"),
         (slice(significant, None), "white", "not told from noise"),
@@ -98,10 +97,11 @@ def spectrum_of_test(ax: Axes, eigenvalues: FloatArray, limit: float, significan
     # Linear about 0, where negative ones lie; logarithmic beyond what noise reaches.
     if limit > 0 and np.abs(eigenvalues).max() > 20 * limit:
         ax.set_yscale("symlog", linthresh=2 * limit)
+        powers_of_ten(ax.yaxis, signed=True)
     ax.axhline(0, color=MUTED, lw=0.8)
     ax.set(xlabel="eigenvalue number", ylabel="eigenvalue of the test")
     count_from_one(ax, len(eigenvalues))
-    ax.legend()
+    ax.legend(frameon=True, framealpha=0.9, edgecolor="none")
     return ax
 
 

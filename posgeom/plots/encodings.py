@@ -76,7 +76,7 @@ def stress_bars(
     longest = max(float(ends.max(initial=0)), floor) or 1.0
     ax.set(
         xlabel="stress",
-        xlim=(0, (1.34 if intervals is None else 1.5) * longest),
+        xlim=(0, (1.34 if intervals is None else 1.25) * longest),
         ylim=(len(names) - 0.4, -0.6),
     )
     ax.grid(visible=False, axis="y")

@@ -76,25 +76,27 @@ def number_rows(axis: Axis, labels: IntArray) -> None:
 def whole_numbers(axis: Axis) -> None:
     from matplotlib.ticker import MaxNLocator
 
-    axis.set_major_locator(MaxNLocator(nbins=8, integer=True, min_n_ticks=1))
+    axis.set_major_locator(MaxNLocator(nbins=7, integer=True, min_n_ticks=1))
 
 
-def powers_of_ten(axis: Axis) -> None:
+def powers_of_ten(axis: Axis, *, signed: bool = False) -> None:
     """Ticks of a log axis in plain letters: mathematics takes long to set."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullLocator
 
     def power(value: float, _: int | None) -> str:
-        exponent = np.log10(value)
-        if abs(exponent) < 3.5:
-            return f"{value:,.10g}"
-        mantissa, rest = f"{value:.0e}".split("e")
-        return ("10" if mantissa == "1" else f"{mantissa}·10") + str(int(rest)).translate(_RAISED)
+        if value == 0 or 3e-4 < abs(value) < 3e3:
+            return f"{value:,.10g}".replace("-", "−")
+        sign, (mantissa, rest) = "−" if value < 0 else "", f"{abs(value):.0e}".split("e")
+        digit = "" if mantissa == "1" else f"{mantissa}·"
+        return f"{sign}{digit}10{str(int(rest)).translate(_RAISED)}"
 
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(power))
+    if signed:  # the locator of its scale knows where 0 is
+        return
     bottom, top = sorted(axis.get_view_interval())
     decades = np.log10(top / bottom) if bottom > 0 else 9
     axis.set_major_locator(LogLocator(subs=(1, 2, 5) if decades < 2.5 else (1,), numticks=8))
-    axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(power))
 
 
 def count_from_one(ax: Axes, last: int) -> None:

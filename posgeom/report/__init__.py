@@ -1,32 +1,27 @@
-"""The report: one HTML file that works offline, and its figures as SVG and PNG beside it."""
+"""Reports: one HTML file each that works offline, on a design and on a diagnosis."""
 
 from __future__ import annotations
 
 import os
-import warnings
-from dataclasses import dataclass
-from io import BytesIO
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from posgeom import plots
-from posgeom.report.figures import FIGURES, FigureSpec, Words
+from posgeom.report.diagnosis import Diagnosed, check_diagnosis_out, write_diagnosis
+from posgeom.report.draw import Drawn, render
+from posgeom.report.figures import figures_of
 from posgeom.report.html import report_html
 
 if TYPE_CHECKING:
     from posgeom.design import Design
 
-__all__ = ["write_report", "render", "Drawn"]
-
-
-@dataclass(frozen=True)
-class Drawn:
-    """A finished figure: its words, and the bytes of both files."""
-
-    spec: FigureSpec
-    words: Words
-    svg: bytes
-    png: bytes
+__all__ = [
+    "write_report",
+    "write_diagnosis",
+    "check_diagnosis_out",
+    "Diagnosed",
+    "render",
+    "Drawn",
+]
 
 
 def write_report(design: Design, folder: str | os.PathLike[str]) -> Path:
@@ -36,32 +31,13 @@ def write_report(design: Design, folder: str | os.PathLike[str]) -> Path:
     """
     folder = Path(folder)
     (folder / "figures").mkdir(parents=True, exist_ok=True)
-    drawn = [render(spec, design) for spec in FIGURES]
+    drawn = [render(spec, design) for spec in figures_of(design)]
     for figure in drawn:
-        _write(folder / "figures" / f"{figure.spec.name}.svg", figure.svg)
-        _write(folder / "figures" / f"{figure.spec.name}.png", figure.png)
+        _write(folder / "figures" / f"{figure.name}.svg", figure.svg)
+        _write(folder / "figures" / f"{figure.name}.png", figure.png)
     page = folder / "report.html"
     _write(page, report_html(design, drawn).encode())
     return page
-
-
-def render(spec: FigureSpec, design: Design) -> Drawn:
-    """Draw a figure as SVG and PNG; equal designs give equal bytes."""
-    from matplotlib.figure import Figure
-    from matplotlib.layout_engine import ConstrainedLayoutEngine
-
-    svg, png = BytesIO(), BytesIO()
-    with plots.style(), warnings.catch_warnings():
-        # A name may hold letters that the font lacks; a box in their place does no harm.
-        warnings.filterwarnings("ignore", message="Glyph .* missing from font")
-        # Letters may be a little wider in the SVG than in the PNG: hence the padding.
-        figure = Figure(figsize=spec.size, layout=ConstrainedLayoutEngine(w_pad=0.12))
-        words = spec.draw(design, figure)
-        figure.draw_without_rendering()  # lays out once, for both files
-        figure.set_layout_engine(None)
-        figure.savefig(svg, format="svg", dpi=160, metadata={"Date": None, "Creator": None})
-        figure.savefig(png, format="png", dpi=160, metadata={"Software": None})
-    return Drawn(spec, words, svg.getvalue(), png.getvalue())
 
 
 def _write(path: Path, content: bytes) -> None:

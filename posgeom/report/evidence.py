@@ -15,7 +15,7 @@ from scipy.stats import t as student
 
 from posgeom import plots
 from posgeom.distances import METRICS
-from posgeom.geometry import only, position_profiles
+from posgeom.geometry import ROOT_METRICS, only, position_profiles
 from posgeom.rank import above_noise
 from posgeom.report.words import (
     BASELINES,
@@ -43,6 +43,8 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 
+ONE_PANEL = (1.05, 0.25, 0.6, 0.2)  # left, right, bottom, top: see FigureSpec
+TWO_PANELS = (0.85, 0.25, 0.6, 0.2)
 MOST_MISSES = 4  # encodings whose misses are drawn
 
 
@@ -92,15 +94,9 @@ def stress_by_encoding(subject: Subject, figure: Figure) -> Words:
 
 def misses(subject: Subject, figure: Figure) -> Words:
     """Where the best encodings fail: share of their stress by position and by offset."""
-    assert subject.diagnosis is not None
-    geometry, found = subject.geometry, subject.diagnosis.misses
-    scores = by_stress(subject)
-    scores = scores[~scores["family"].isin((*FROM_CORPUS, *BASELINES))]
+    geometry = subject.geometry
     groups: list[tuple[list[str], FloatArray, FloatArray]] = []
-    for name in scores["encoding"].astype(str):
-        if name not in found:
-            continue
-        by_position, by_offset = found[name]
+    for name, by_position, by_offset in _known_misses(subject):
         same = (g[0] for g in groups if coincide(by_position, g[1]) and coincide(by_offset, g[2]))
         if names := next(same, None):
             names.append(name)
@@ -115,13 +111,14 @@ def misses(subject: Subject, figure: Figure) -> Words:
     left, right = figure.subplots(1, 2)
     at = geometry.index.astype(float)
     plots.shares(left, at, {" = ".join(g[0]): g[1] for g in groups}, position_label(geometry))
-    far = {" = ".join(g[0]): np.bincount(of_length, g[2]) for g in groups}
+    far = {" = ".join(g[0]): np.bincount(of_length, g[2]).astype(float) for g in groups}
     plots.shares(right, steps, far, label)
     right.set_ylabel("")
     figure.legend(*left.get_legend_handles_labels(), loc="outside lower left", ncols=2)
+    apart = "offset" if geometry.grid is None else "a distance in the grid of"
     said = [
         f"{' and '.join(names)} at position {geometry.index[p.argmax()]} ({p.max():.0%} of its "
-        f"stress) and at {label.split(' |')[0].split(' (')[0]} {number_of(steps[share.argmax()])} "
+        f"stress) and at {apart} {number_of(steps[share.argmax()])} "
         f"({share.max():.0%})"
         for (names, p, _), share in zip(groups, far.values(), strict=True)
     ]
@@ -134,12 +131,24 @@ def misses(subject: Subject, figure: Figure) -> Words:
     )
 
 
+def _known_misses(subject: Subject) -> list[tuple[str, FloatArray, FloatArray]]:
+    """Name, shares by position and by offset of the encodings that one would choose, best first."""
+    found = subject.diagnosis.misses if subject.diagnosis else {}
+    scores = by_stress(subject)
+    known = scores.loc[~scores["family"].isin((*FROM_CORPUS, *BASELINES)), "encoding"].astype(str)
+    return [(name, *found[name]) for name in known if name in found and found[name][0].any()]
+
+
+def has_misses(subject: Subject) -> bool:
+    """Whether there is an encoding whose misses can be drawn."""
+    return bool(_known_misses(subject))
+
+
 def noise(subject: Subject, figure: Figure) -> Words:
     """The noise floor of the plug-in distances: what they are too large by."""
     assert subject.diagnosis is not None
     geometry = subject.geometry
-    profiles = position_profiles(only(subject.counts, geometry.index))
-    plugin = METRICS[geometry.metric](profiles) ** 2
+    plugin = _plugin_squares(subject)
     n = geometry.n_positions
     steps, label = offsets(geometry)
     lengths, group = np.unique(steps, return_inverse=True)
@@ -173,11 +182,24 @@ def noise(subject: Subject, figure: Figure) -> Words:
         "Solid: the same with the sampling noise taken out, with its 95% interval. What lies "
         "between them is noise, and it grows where tokens are few. Where the solid line is near 0, "
         "positions are used alike.",
-        f"The mean squared distance is {number(total)} plug-in and {number(float(true))} ± "
-        f"{number(float(error))} (95%) debiased: {share.value:.0%}{ends} of it is noise. Position "
-        f"{geometry.index[few]} has the fewest tokens, {geometry.totals[few]:,}, and lies "
+        f"The mean squared distance is {number(total)} plug-in and "
+        f"{with_error(float(true), float(error))} (95%) debiased: {share.value:.0%}{ends} of it "
+        f"is noise. Position {geometry.index[few]} has the fewest tokens, "
+        f"{geometry.totals[few]:,}, and lies "
         f"{number(float(by_position(plugin)[few]))} from the others, plug-in.",
     )
+
+
+def _plugin_squares(subject: Subject) -> FloatArray:
+    """(n, n) squared distances between the observed frequencies, to the digits of a picture."""
+    geometry = subject.geometry
+    P = position_profiles(only(subject.counts, geometry.index))
+    if geometry.metric not in ROOT_METRICS:
+        return METRICS[geometry.metric](P) ** 2
+    S = P.sqrt()
+    D2 = np.maximum(2 - 2 * (S @ S.T).toarray(), 0)  # sparse: no copy of the whole vocabulary
+    np.fill_diagonal(D2, 0)
+    return ROOT_METRICS[geometry.metric](D2)
 
 
 def spectrum(subject: Subject, figure: Figure, kept: int | None = None) -> Words:
@@ -207,9 +229,10 @@ def spectrum(subject: Subject, figure: Figure, kept: int | None = None) -> Words
         "structure. Right: the variance along each axis of the debiased distances, with 95% "
         "intervals. Triangles are negative eigenvalues, which noise makes: positive ones below "
         f"the dotted line are no larger than those, and not to be trusted.{below}",
-        f"{test.significant} of {len(test.eigenvalues)} eigenvalues of the test lie above the noise "
-        f"limit of {number(test.limit)}; the largest is {number(test.eigenvalues[0])}. Of the "
-        f"geometry's, the largest are {first}, and the most negative is {number(float(w.min()))}.",
+        f"{test.significant} of {len(test.eigenvalues)} eigenvalues of the test lie above the "
+        f"noise limit of {number(test.limit)}; the largest is {number(test.eigenvalues[0])}. Of "
+        f"the geometry's, the largest are {first}, and the most negative is "
+        f"{number(float(w.min()))}.",
     )
 
 
@@ -231,17 +254,20 @@ def spectrum_of_test(subject: Subject, figure: Figure) -> Words:
 BARS: FigureSpec[Subject] = FigureSpec(
     "stress_by_encoding", "Stress by encoding", (9, 4), "svg", stress_by_encoding
 )
-MISSES: FigureSpec[Subject] = FigureSpec(
-    "misses", "Where encodings fail", (9, 3.9), "svg", misses
-)
+MISSES: FigureSpec[Subject] = FigureSpec("misses", "Where encodings fail", (9, 3.9), "svg", misses)
 NOISE: FigureSpec[Subject] = FigureSpec(
-    "noise", "How much of the plug-in distance is noise", (9, 3.7), "svg", noise
+    "noise",
+    "How much of the plug-in distance is noise",
+    (9, 3.7),
+    "svg",
+    noise,
+    (0.8, 0.25, 0.6, 0.5),
 )
 SPECTRUM: FigureSpec[Subject] = FigureSpec(
-    "spectrum", "Dimensions above the noise", (9, 3.7), "svg", spectrum
+    "spectrum", "Dimensions above the noise", (9, 3.7), "svg", spectrum, TWO_PANELS
 )
 TEST: FigureSpec[Subject] = FigureSpec(
-    "spectrum_of_test", "Nothing above the noise", (9, 3.7), "svg", spectrum_of_test
+    "spectrum_of_test", "Nothing above the noise", (9, 3.7), "svg", spectrum_of_test, ONE_PANEL
 )
 
 

@@ -7,72 +7,41 @@ cannot see it).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from posgeom import plots
 from posgeom.rank import explained_share
+from posgeom.report import evidence
+from posgeom.report.words import (
+    FigureSpec,
+    Words,
+    by_stress,
+    coincide,
+    column,
+    neighbours,
+    number,
+    offsets,
+    stress_texts,
+    with_error,
+)
 from posgeom.stress import pairs
+from posgeom.trajectory import mds_trajectory
 
 if TYPE_CHECKING:
-    import pandas as pd
     from matplotlib.figure import Figure
 
     from posgeom.design import Design
 
 FloatArray = NDArray[np.float64]
 
-MOST_DOTS = 20_000  # pairs in one Shepard panel; more only make it blacker
+MOST_DOTS = 6_000  # pairs in one Shepard panel; more only make it blacker
 FEW_TOKENS = 100  # positions with fewer are marked
 LEAST_STRESS = 1e-8  # where a log axis of stress may end
-ROUNDING = 1e-12  # numbers below are shown as 0
-
-
-@dataclass(frozen=True)
-class Words:
-    """Caption: how to read the figure.  Alt: what it shows, with the main numbers."""
-
-    caption: str
-    alt: str
-
-
-@dataclass(frozen=True)
-class FigureSpec:
-    """One figure of the report.  `embed` is the form that the HTML carries."""
-
-    name: str
-    title: str
-    size: tuple[float, float]
-    embed: Literal["svg", "png"]
-    draw: Callable[[Design, Figure], Words]
-
-
-def number(x: float) -> str:
-    """x to three significant digits as people write it: 0.0463, 1,240, 3.10 × 10⁻⁵."""
-    if not np.isfinite(x):
-        return "–" if np.isnan(x) else "∞"
-    if abs(x) < ROUNDING:
-        return "0"
-    if abs(x) >= 1000:
-        text = f"{x:,.0f}"
-    elif abs(x) < 1e-4:
-        mantissa, exponent = f"{x:.2e}".split("e")
-        text = f"{mantissa} × 10{str(int(exponent)).translate(_SUPERSCRIPTS)}"
-    else:
-        text = f"{x:#.3g}".rstrip(".")
-    return text.replace("-", "−")
-
-
-_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
-
-
-def by_stress(design: Design) -> pd.DataFrame:
-    """The scores, best first; encodings that differ by rounding alone stay as they came."""
-    return design.scores.sort_values("stress", kind="stable", key=lambda stress: stress.round(12))
 
 
 def chosen_rank(design: Design) -> int:
@@ -108,10 +77,20 @@ def _distance_matrix(design: Design, figure: Figure) -> Words:
         if design.geometry.grid
         else ""
     )
+    below = int((pairs(design.geometry.squared) < 0).sum())
+    alike = (
+        f" In {below:,} of {len(d):,} pairs noise took the estimate of the square below 0: they "
+        "are shown as 0, and not told apart."
+        if below
+        else ""
+    )
     return Words(
         "Each cell is the distance between the tokens at two positions: dark where they are used "
         "alike, light where they differ. Bands along the diagonal mean that only the offset "
-        "counts; a bright cross means that one position differs from all others." + cells + scale,
+        "counts; a bright cross means that one position differs from all others."
+        + cells
+        + scale
+        + alike,
         f"Matrix of the distances between {len(D)} positions: {number(least)} to {number(most)}, "
         f"mean {number(d.mean())}; the farthest pair is positions {index[i]} and {index[j]}.",
     )
@@ -141,39 +120,11 @@ def _spectrum(design: Design, figure: Figure) -> Words:
     )
 
 
-def _stress_by_encoding(design: Design, figure: Figure) -> Words:
-    scores = by_stress(design)
-    names = scores["encoding"].astype(str).tolist()
-    stress, raw = scores["stress"].to_numpy(float), scores["stress_raw"].to_numpy(float)
-    texts = [f"{number(s)}   (raw {number(r)})" for s, r in zip(stress, raw, strict=True)]
-    figure.set_figheight(1.15 + 0.31 * len(names))
-    plots.stress_bars(
-        figure.subplots(),
-        names,
-        _no_rounding(stress),
-        texts,
-        scores["shift_invariant"].to_numpy(bool),
-        design.floor.value,
-    )
-    ranking = ", ".join(f"{name} {number(s)}" for name, s in zip(names, stress, strict=True))
-    floor = (
-        "The dashed floor is the least of any encoding that sees only how many rows and columns "
-        "two cells stand apart; one that numbers the cells row by row can fall below it."
-        if design.geometry.grid
-        else "Blue encodings see only the offset between two positions and cannot come below the "
-        "dashed floor."
-    )
-    return Words(
-        "Short bars are good: stress 0 means that the encoding has the corpus's distances up to "
-        f"a scale, 1 that it has nothing of them. {floor} In brackets: raw stress, which the "
-        "encoding's own scale enters.",
-        f"Bars of stress, best first: {ranking}. Floor by offset alone: {number(design.floor.value)}.",
-    )
-
-
 def _stress_by_rank(design: Design, figure: Figure) -> Words:
     rank, r = design.ranks["rank"].to_numpy(), chosen_rank(design)
-    stress, raw = (_no_rounding(design.ranks[k].to_numpy(float)) for k in ("stress", "stress_raw"))
+    stress, raw = (
+        evidence.no_rounding(design.ranks[k].to_numpy(float)) for k in ("stress", "stress_raw")
+    )
     above = stress[stress >= LEAST_STRESS]
     # A log axis only where it is needed: from a factor of ten on, or where some are 0.
     log = above.size and (above.size < stress.size or above.max() > 10 * above.min())
@@ -184,14 +135,19 @@ def _stress_by_rank(design: Design, figure: Figure) -> Words:
     return Words(
         "What is lost by keeping fewer dimensions: where the curve flattens, more dimensions buy "
         "little. The ring is the rank of the low-rank encoding. Raw stress is with the distances "
-        "as they are, stress with the best common scale.",
+        "as they are, stress with the best common scale."
+        + (
+            " Neither is corrected for bias, as the stresses of the table are."
+            if design.geometry.replicates is not None
+            else ""
+        ),
         f"Stress falls from {number(stress[0])} at rank {rank[0]} to {number(stress[-1])} at rank "
         f"{rank[-1]}; the chosen rank {r} has {number(at)}.",
     )
 
 
 def _shepard(design: Design, figure: Figure) -> Words:
-    d, (offset, offset_name) = pairs(design.geometry.distances), _offsets(design)
+    d, (offset, offset_name) = pairs(design.geometry.distances), offsets(design.geometry)
     some = np.arange(len(d))
     if len(d) > MOST_DOTS:
         some = np.sort(np.random.default_rng(0).choice(len(d), MOST_DOTS, replace=False))
@@ -199,16 +155,21 @@ def _shepard(design: Design, figure: Figure) -> Words:
     scaled = {name: δ[some] for name, _, δ in _fitted(design) if name in shown}
     limit = 1.05 * max([d.max(initial=0), *(δ.max(initial=0) for δ in scaled.values())]) or 1.0
     columns, rows = min(3, max(1, len(scaled))), max(1, -(-len(scaled) // 3))
-    figure.set_size_inches(9, 0.9 + 2.75 * rows)
+    width, height = 1.9 + 2.35 * columns, 0.75 + 2.75 * rows
+    figure.set_size_inches(width, height)
     axes = figure.subplots(rows, columns, squeeze=False, sharex=True, sharey=True).ravel()
+    left, right, bottom, top = 0.8, 0.1, 0.6, 0.45
+    figure.subplots_adjust(
+        left / width, bottom / height, 1 - right / width, 1 - top / height, hspace=0.28
+    )
     for ax, (name, δ) in zip(axes, scaled.items(), strict=False):
         plots.shepard(ax, d[some], δ, offset[some], limit, name, f"stress {shown[name]}")
     for ax in axes[len(scaled) :]:
         ax.set_visible(False)
     if scaled:
         plots.position_bar(axes.tolist(), offset_name, 0.7)
-    figure.supxlabel("distance in the corpus", fontsize="medium")
-    figure.supylabel("distance of the encoding, scaled", fontsize="medium")
+    figure.supxlabel("distance in the corpus", fontsize="medium", y=0.12 / height)
+    figure.supylabel("distance of the encoding, scaled", fontsize="medium", x=0.012)
     sample = (
         f" Drawn: {MOST_DOTS:,} of {len(d):,} pairs, chosen by lot." if len(some) < len(d) else ""
     )
@@ -226,13 +187,22 @@ def _shepard(design: Design, figure: Figure) -> Words:
 
 def _trajectory(design: Design, figure: Figure) -> Words:
     n, index = len(design.geometry.index), design.geometry.index
-    xy = np.zeros((n, 2))
+    xy, outlines, errors = np.zeros((n, 2)), None, ""
     width = min(2, design.mds.coordinates.shape[1])
     xy[:, :width] = design.mds.coordinates[:, :width]
+    if design.geometry.replicates is not None:
+        found = mds_trajectory(design.geometry)
+        xy, outlines = found.coordinates, found.ellipses()
+        errors = (
+            " Ellipses hold each position with 95% probability, as if the corpus were drawn "
+            "anew; where they overlap, positions are not told apart in this plane."
+        )
     w = np.maximum(design.mds.eigenvalues, 0)
     total = float(w.sum()) or 1.0
     shares = (float(w[0]) / total, float(w[1:2].sum()) / total)
-    plots.trajectory(figure.subplots(), xy, index, xy[_neighbours(design)], shares)
+    plots.trajectory(
+        figure.subplots(), xy, index, xy[neighbours(design.geometry)], shares, outlines
+    )
     lines = (
         "lines join the grid's neighbouring cells. An orderly net means that the corpus changes "
         "gradually from cell to cell, a tangle that it does not."
@@ -242,39 +212,56 @@ def _trajectory(design: Design, figure: Figure) -> Words:
     )
     return Words(
         "The two-dimensional map that keeps most of the geometry. Positions that stand close are "
-        f"used alike; {lines} The other axes are not seen here: mind the shares.",
+        f"used alike; {lines} The other axes are not seen here: mind the "
+        f"shares.{errors}",
         f"Map of {n} positions by the first two coordinates, which hold {100 * shares[0]:.1f}% and "
         f"{100 * shares[1]:.1f}% of the variance. The first position lies at "
         f"({number(xy[0, 0])}, {number(xy[0, 1])}), the last at "
-        f"({number(xy[-1, 0])}, {number(xy[-1, 1])}).",
+        f"({number(xy[-1, 0])}, {number(xy[-1, 1])})."
+        + (f" The ellipses are typically {_width(outlines)} wide." if outlines is not None else ""),
     )
 
 
+def _width(outlines: FloatArray) -> str:
+    """The median extent of the outlines along the first axis."""
+    return number(float(np.median(np.ptp(outlines[:, :, 0], axis=1))))
+
+
 def _distance_by_offset(design: Design, figure: Figure) -> Words:
-    d, (offset, name) = pairs(design.geometry.distances), _offsets(design)
-    steps, group = np.unique(offset.round(9), return_inverse=True)
+    d, (offset, name) = pairs(design.geometry.distances), offsets(design.geometry)
+    steps, group = np.unique(offset, return_inverse=True)
     size = np.bincount(group)
     by_group = np.split(d[np.argsort(group, kind="stable")], np.cumsum(size)[:-1])
     low, high = np.array([np.percentile(x, (10, 90)) for x in by_group]).reshape(-1, 2).T
     mean = np.bincount(group, d) / size
+    i, j = np.triu_indices(len(design.geometry.index), 1)
+    means = csr_array((1 / size[group], (np.arange(len(group)), group)))
+    error = evidence.error_of_means(
+        lambda S: np.sqrt(np.maximum(S[..., i, j], 0)) @ means, design.geometry
+    )
     groups: list[tuple[list[str], FloatArray]] = []
     for encoding, _, δ in _fitted(design):
         curve = np.bincount(group, δ) / size
-        near = (names for names, other in groups if _coincide(curve, other))
+        near = (names for names, other in groups if coincide(curve, other))
         if names := next(near, None):
             names.append(encoding)
         else:
             groups.append(([encoding], curve))
     curves = {" = ".join(names): curve for names, curve in groups}
     figure.set_figheight(4.3 + 0.11 * len(curves))
-    plots.distance_by_offset(figure.subplots(), steps, mean, low, high, curves, name)
+    plots.distance_by_offset(figure.subplots(), steps, mean, low, high, curves, name, error)
     far = mean[-1] / mean[0] if mean[0] > 0 else float("nan")
+    first, last = (
+        number(mean[k]) if error is None else f"{with_error(mean[k], error[k])} (95%)"
+        for k in (0, -1)
+    )
     return Words(
         f"How distance grows with the {name}. A narrow grey band means that "
         "it says nearly all, so a relative encoding can follow; a wide one that it matters where "
         "the pair stands. Curves are the encodings' means, each scaled to fit the "
-        "corpus best; names joined by = lie on one curve.",
-        f"Mean distance is {number(mean[0])} at the least offset and {number(mean[-1])} at the "
+        "corpus best; names joined by = lie on one curve."
+        + (" Black strokes are 95% intervals of the mean." if error is not None else ""),
+        f"Mean distance is {first} at the least offset and {last} at the "
         f"largest, {number(far)} times as much; at the least offset 80% of the pairs lie between "
         f"{number(low[0])} and {number(high[0])}. Curves for {len(design.scores)} encodings.",
     )
@@ -302,9 +289,15 @@ def _tokens_by_position(design: Design, figure: Figure) -> Words:
     ax = figure.subplots()
     plots.tokens_by_position(ax, design.geometry.index, totals, FEW_TOKENS, log, label)
     few = int((totals < FEW_TOKENS).sum())
+    noisy = (
+        "Few tokens mean noisy distances; where the curve falls, late positions look farther away "
+        "than they are."
+        if design.geometry.estimator == "plugin"
+        else "Few tokens mean large errors; the noise that they would add to the distances is "
+        "taken out."
+    )
     return Words(
-        "How much each position's distances rest on. Few tokens mean noisy distances; where the "
-        "curve falls, late positions look farther away than they are."
+        f"How much each position's distances rest on. {noisy}"
         + (" The scale is logarithmic." if log else ""),
         f"Tokens at each position: {totals[0]:,} at the first, {totals[-1]:,} at the last, "
         f"{totals.min():,} at the fewest; {few} of {len(totals)} positions have fewer than "
@@ -312,17 +305,76 @@ def _tokens_by_position(design: Design, figure: Figure) -> Words:
     )
 
 
-FIGURES: tuple[FigureSpec, ...] = (
-    FigureSpec("stress_by_encoding", "Stress by encoding", (9, 4), "svg", _stress_by_encoding),
-    FigureSpec("distance_matrix", "Distances in the corpus", (6.6, 5.4), "png", _distance_matrix),
-    FigureSpec("distance_by_offset", "Distance by offset", (9, 5), "svg", _distance_by_offset),
-    FigureSpec("trajectory", "The geometry in two dimensions", (7.6, 5.6), "svg", _trajectory),
-    FigureSpec("spectrum", "Spectrum", (9, 3.7), "svg", _spectrum),
-    FigureSpec("stress_by_rank", "Stress by rank", (9, 3.7), "svg", _stress_by_rank),
-    FigureSpec("shepard", "Shepard diagrams", (9, 6), "png", _shepard),
-    FigureSpec("heat_map", "The encoding", (9, 4.4), "png", _heat_map),
-    FigureSpec("tokens_by_position", "Tokens by position", (9, 3.2), "svg", _tokens_by_position),
+_MATRIX: FigureSpec[Design] = FigureSpec(
+    "distance_matrix",
+    "Distances in the corpus",
+    (6.6, 5.4),
+    "png",
+    _distance_matrix,
+    (0.8, 0.2, 0.6, 0.15),
 )
+_OFFSET: FigureSpec[Design] = FigureSpec(
+    "distance_by_offset", "Distance by offset", (9, 5), "svg", _distance_by_offset
+)
+_MAP: FigureSpec[Design] = FigureSpec(
+    "trajectory",
+    "The geometry in two dimensions",
+    (7.6, 5.6),
+    "svg",
+    _trajectory,
+    (0.95, 0.2, 0.6, 0.5),
+)
+_SPECTRUM: FigureSpec[Design] = FigureSpec(
+    "spectrum", "Spectrum", (9, 3.7), "svg", _spectrum, evidence.TWO_PANELS
+)
+_ENCODING: tuple[FigureSpec[Design], ...] = (
+    FigureSpec(
+        "stress_by_rank", "Stress by rank", (9, 3.7), "svg", _stress_by_rank, evidence.ONE_PANEL
+    ),
+    FigureSpec("shepard", "Shepard diagrams", (9, 6), "png", _shepard, (0.8, 0.1, 0.6, 0.45)),
+    FigureSpec("heat_map", "The encoding", (9, 4.4), "png", _heat_map, (0.75, 0.0, 0.6, 0.35)),
+    FigureSpec(
+        "tokens_by_position",
+        "Tokens by position",
+        (9, 3.2),
+        "svg",
+        _tokens_by_position,
+        evidence.ONE_PANEL,
+    ),
+)
+# A plug-in geometry knows no errors; one with a test of stationarity shows what noise there is.
+PLUGIN_FIGURES: tuple[FigureSpec[Design], ...] = (
+    evidence.BARS,
+    _MATRIX,
+    _OFFSET,
+    _MAP,
+    _SPECTRUM,
+    *_ENCODING,
+)
+FIGURES: tuple[FigureSpec[Design], ...] = (
+    evidence.BARS,
+    evidence.MISSES,
+    evidence.NOISE,
+    _MATRIX,
+    _OFFSET,
+    _MAP,
+    FigureSpec(
+        "spectrum",
+        evidence.SPECTRUM.title,
+        evidence.SPECTRUM.size,
+        "svg",
+        lambda design, figure: evidence.spectrum(design, figure, chosen_rank(design)),
+        evidence.TWO_PANELS,
+    ),
+    *_ENCODING,
+)
+
+
+def figures_of(design: Design) -> tuple[FigureSpec[Design], ...]:
+    """The figures that a design's geometry allows."""
+    if design.diagnosis is None:
+        return PLUGIN_FIGURES
+    return tuple(s for s in FIGURES if s.name != "misses" or evidence.has_misses(design))
 
 
 def _fitted(design: Design) -> Iterator[tuple[str, float, FloatArray]]:
@@ -332,7 +384,7 @@ def _fitted(design: Design) -> Iterator[tuple[str, float, FloatArray]]:
     """
     scores = by_stress(design)
     for name, stress, scale in zip(
-        scores["encoding"], scores["stress"], scores["scale"], strict=True
+        scores["encoding"], column(scores, "stress"), column(scores, "scale"), strict=True
     ):
         if name in design.encodings and np.isfinite(scale):
             δ = design.encodings[name].distances(design.geometry.index)
@@ -345,40 +397,4 @@ def _one_a_family(design: Design, most: int) -> dict[str, str]:
     scores = scores[scores["encoding"].isin(list(design.encodings))]
     later = scores["family"].duplicated().to_numpy()
     picked = scores.iloc[np.sort(np.argsort(later, kind="stable")[:most])]
-    return {
-        str(name): number(stress)
-        for name, stress in zip(picked["encoding"], picked["stress"], strict=True)
-    }
-
-
-def _offsets(design: Design) -> tuple[FloatArray, str]:
-    """For each pair i < j how far apart it stands in the sequence or grid, and that in words."""
-    i, j = np.triu_indices(len(design.geometry.index), 1)
-    X = np.asarray(design.geometry.positions if design.geometry.grid else design.geometry.index)
-    steps = np.linalg.norm((X[i] - X[j]).reshape(len(i), -1).astype(np.float64), axis=1)
-    return steps, "distance in the grid (cells)" if design.geometry.grid else "offset |i − j|"
-
-
-def _neighbours(design: Design) -> NDArray[np.intp]:
-    """Rows of the positions that a line joins, (m, 2): the next one, or the next cell."""
-    if not design.geometry.grid:
-        rows = np.arange(len(design.geometry.index))
-        return np.stack([rows[:-1], rows[1:]], axis=1)
-    at = {(int(y), int(x)): row for row, (y, x) in enumerate(design.geometry.positions)}
-    joined = [
-        (row, at[cell])
-        for (y, x), row in at.items()
-        for cell in ((y, x + 1), (y + 1, x))
-        if cell in at
-    ]
-    return np.array(joined, dtype=np.intp).reshape(-1, 2)
-
-
-def _no_rounding(stress: FloatArray) -> FloatArray:
-    """Stresses to draw: rounding, and what is not defined, as 0."""
-    return np.where(stress > ROUNDING, stress, 0.0)
-
-
-def _coincide(curve: FloatArray, other: FloatArray) -> bool:
-    """Whether two curves would be drawn on top of each other."""
-    return bool(np.abs(curve - other).max() <= 5e-3 * np.abs(other).max())
+    return dict(zip(picked["encoding"].astype(str), stress_texts(picked), strict=True))
