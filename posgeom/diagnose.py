@@ -105,8 +105,9 @@ def diagnose(
     documents = counts.provenance.documents
     first = [stationarity_sentence(test.p_value, documents), noise_sentence(noise)]
     if not test.significant:
-        w = float(test.eigenvalues[0])
-        times = test.limit / w if w > 0 else np.inf
+        # What is real grows with the documents, what is noise does not.
+        excess = float(test.eigenvalues[0]) - test.typical
+        times = (test.limit - test.typical) / excess if excess > 0 else np.inf
         needed = _documents(documents, times)
         first.append(
             "No dimension stands above the noise: there is nothing an encoding could fit, and "

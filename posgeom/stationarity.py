@@ -34,12 +34,14 @@ class Stationarity:
     significant  number of eigenvalues above the noise at the 5% level; 0 where p_value is above
     eigenvalues  (n,) of the cross-fold Gram matrix, descending
     limit        what the largest eigenvalue of noise stays below in 95% of the draws
+    typical      its median over the draws
     """
 
     p_value: float
     significant: int
     eigenvalues: FloatArray = field(repr=False)
     limit: float
+    typical: float
 
 
 def fold_gram(counts: PositionCounts) -> NDArray[np.float32]:
@@ -113,4 +115,4 @@ def stationarity_test(
     limit = float(np.quantile(top, 1 - LEVEL))
     p = (1 + int((top >= w[0]).sum())) / (draws + 1)
     found = int((w > limit).sum()) if p <= LEVEL else 0
-    return Stationarity(p, min(found, n - 1), w, limit)
+    return Stationarity(p, min(found, n - 1), w, limit, float(np.median(top)))

@@ -674,7 +674,7 @@ def test_a_diagnosis_replaces_nothing_but_a_diagnosis(found, tmp_path, monkeypat
     with pytest.raises(PosgeomError, match=r"already holds diagnosis\.html"):
         check_diagnosis_out(out)
     (out / "mine.txt").write_text("precious")
-    with pytest.raises(PosgeomError, match=r"mine\.txt, which is no file of a diagnosis"):
+    with pytest.raises(PosgeomError, match=r"mine\.txt, which is no file of a run"):
         write_diagnosis(found, out, force=True)
     with pytest.raises(PosgeomError, match="is a file"):
         check_diagnosis_out(out / "mine.txt")

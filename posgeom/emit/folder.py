@@ -127,7 +127,12 @@ def write_geometry(geometry: Geometry, file: str | PathLike[str]) -> None:
         "left_out": geometry.left_out,
         "notes": geometry.notes,
         "stationarity": test
-        and {"p_value": test.p_value, "significant": test.significant, "limit": test.limit},
+        and {
+            "p_value": test.p_value,
+            "significant": test.significant,
+            "limit": test.limit,
+            "typical": test.typical,
+        },
     }
     arrays: dict[str, Any] = {
         "distances": geometry.distances,

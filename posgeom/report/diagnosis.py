@@ -5,14 +5,13 @@ from __future__ import annotations
 import json
 import math
 import os
-import shutil
-import tempfile
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from posgeom.atomic import check_out, written_folder
 from posgeom.errors import PosgeomError
 from posgeom.mds import MDSResult, classical_mds
 from posgeom.report import evidence
@@ -73,32 +72,8 @@ class Diagnosed:
 
 
 def check_diagnosis_out(folder: str | os.PathLike[str], *, force: bool = False) -> Path:
-    """The folder as a path, once a diagnosis may be written there.
-
-    Raises PosgeomError where it is a file or holds anything, unless `force` is given and it
-    holds the files of an earlier diagnosis and nothing else, and where it cannot be made.
-    """
-    out = Path(folder)
-    if out.exists() and not out.is_dir():
-        raise PosgeomError(f"--out {out} is a file; give a folder")
-    held = sorted(p.name for p in out.iterdir()) if out.exists() else []
-    foreign = [name for name in held if name not in FILES]
-    if foreign and force:
-        raise PosgeomError(
-            f"--out {out} holds {foreign[0]}, which is no file of a diagnosis; --force replaces "
-            "diagnoses only, give another folder"
-        )
-    if held and not force:
-        raise PosgeomError(
-            f"--out {out} already holds {held[0]}; give another folder, or --force to replace a "
-            "diagnosis"
-        )
-    home = next(p for p in out.resolve().parents if p.exists())
-    if not (home.is_dir() and os.access(home, os.W_OK | os.X_OK)):
-        raise PosgeomError(
-            f"--out {out} cannot be made in {home}; give a place that can be written"
-        )
-    return out
+    """The folder as a path, once a diagnosis may be written there; see atomic.check_out."""
+    return check_out(folder, FILES, FILES[1], force=force)
 
 
 def write_diagnosis(
@@ -108,31 +83,9 @@ def write_diagnosis(
 
     Raises PosgeomError as check_diagnosis_out does.
     """
-    # resolved: a link leads to its folder, and `.` has no name that could be renamed to
-    out = check_diagnosis_out(folder, force=force).resolve()
-    partial = out
-    try:
-        out.parent.mkdir(parents=True, exist_ok=True)
-        partial = Path(tempfile.mkdtemp(prefix=f".{out.name}.", dir=out.parent))
-        fresh, earlier = partial / "fresh", partial / "earlier"
-        fresh.mkdir()
-        (fresh / FILES[0]).write_text(diagnosis_html(made), encoding="utf-8")
-        (fresh / FILES[1]).write_text(diagnosis_json(made.diagnosis), encoding="utf-8")
-        if out.exists():
-            out.rename(earlier)
-        try:
-            fresh.rename(out)
-        except BaseException:
-            if earlier.exists():
-                earlier.rename(out)
-            raise
-    except OSError as error:
-        raise PosgeomError(
-            f"--out {folder} cannot be written ({error.strerror or error}); give another folder"
-        ) from error
-    finally:
-        if partial != out:
-            shutil.rmtree(partial, ignore_errors=True)
+    with written_folder(folder, FILES, FILES[1], force=force) as out:
+        (out / FILES[0]).write_text(diagnosis_html(made), encoding="utf-8")
+        (out / FILES[1]).write_text(diagnosis_json(made.diagnosis), encoding="utf-8")
     return Path(folder)
 
 
