@@ -18,6 +18,7 @@ from posgeom.options import (
     ESTIMATING,
     FORCE,
     JSON,
+    PER_HEAD,
     QUIET,
     READING,
     SCORING,
@@ -43,7 +44,7 @@ def cli() -> None:
 
 @cli.command("design")
 @click.argument("source")
-@with_options(READING, COUNTING, ESTIMATING, SCORING, DESIGNING)
+@with_options(READING, COUNTING, ESTIMATING, SCORING, [PER_HEAD], DESIGNING)
 @click.option("--out", type=click.Path(), required=True, metavar="DIR", help="Folder to write.")
 @with_options([QUIET, FORCE, JSON])
 def design_command(
@@ -119,7 +120,7 @@ def merge_command(files: tuple[str, ...], out: str, force: bool, as_json: bool) 
 
 @cli.command("score")
 @click.argument("source", metavar="SOURCE|COUNTS|RUN")
-@with_options(READING, COUNTING, ESTIMATING, SCORING, [QUIET, JSON])
+@with_options(READING, COUNTING, ESTIMATING, SCORING, [PER_HEAD, QUIET, JSON])
 def score_command(
     source: str, quiet: bool, as_json: bool, encodings: tuple[str, ...], **settings: Any
 ) -> None:
@@ -138,10 +139,12 @@ def score_command(
         return
     show_scores(scores)
     click.echo(f"\nshift-invariant floor {floor}")
+    if geometry.estimator == "plugin":
+        say([PLUGIN_WARNING], quiet)
 
 
 @cli.command("diagnose")
-@click.argument("source", metavar="SOURCE|COUNTS")
+@click.argument("source", metavar="SOURCE|COUNTS|RUN")
 @with_options(READING, COUNTING, ESTIMATING, SCORING)
 @click.option("--out", type=click.Path(), metavar="DIR", help="Folder for a report.")
 @with_options([QUIET, FORCE, JSON])
@@ -165,7 +168,6 @@ def diagnose_command(
         check_diagnosis_out(out, force=force)  # before the work, not after it
     chosen = {"source": source} | {k: v for k, v in settings.items() if v is not None}
     scoring = {name: settings.pop(name) for name in ("dim", "seed")}
-    settings.pop("per_head")
     estimating = {name: settings.pop(name) for name in ("estimator", "metric", "min_count")}
     counts = counts_of(source, **settings, progress=wants_progress(quiet))
     geometry = estimate_geometry(counts, **estimating, seed=scoring["seed"])
@@ -176,7 +178,7 @@ def diagnose_command(
         write_diagnosis(made, out, force=force)
     say(counts.provenance.notes + geometry.notes, quiet)
     if as_json:
-        click.echo(json.dumps(found.as_dict()))
+        click.echo(json.dumps(found.as_dict(), allow_nan=False))
         return
     for sentence in found.sentences:
         click.echo(sentence)

@@ -84,6 +84,8 @@ class Comparison:
         known = self.scores[self.scores["encoding"] != "random"]
         names = known["encoding"].to_list()
         before = names[int(known["plugin"].argmin())]
+        if self.diagnosis is None:
+            return f"Plug-in distances name {before}; folds do not suffice to take their noise out."
         if known["debiased"].isna().all():
             return f"Plug-in distances name {before}; without their noise there is nothing to fit."
         after = names[int(known["debiased"].argmin())]
@@ -123,12 +125,12 @@ def compare(
     scores = score_encodings(plugin, encodings, dim, seed=seed)[["encoding", "stress"]]
     scores = scores.rename(columns={"stress": "plugin"})
     found = None
-    if debiased.has_structure:
+    tested = debiased.stationarity is not None
+    if tested and debiased.has_structure:
         found = score_encodings(debiased, encodings, dim, seed=seed)
     for name in ("stress", "stress_se", "stress_low", "stress_high"):
         column = "debiased" + name.removeprefix("stress")
         scores[column] = float("nan") if found is None else found[name]
-    tested = debiased.stationarity is not None
     settings = {
         "source": corpus if isinstance(corpus, str) else None,
         "tokenizer": str(tokenizer),

@@ -250,7 +250,10 @@ def geometry_of(
 
 
 def counts_of(source: Any, **counting: Any) -> PositionCounts:
-    """Saved counts (.npz), or those of a corpus; PosgeomError for options they cannot heed."""
+    """The counts of a run or a file (.npz), or of a corpus, which alone heeds the options."""
+    if isinstance(source, str | PathLike) and (Path(source) / "counts.npz").is_file():
+        _refuse_options(f"the run {source}", design, counting)
+        return PositionCounts.load(Path(source) / "counts.npz")
     if isinstance(source, str | PathLike) and Path(source).suffix == ".npz":
         _refuse_options(f"the counts {source}", design, counting)
         return PositionCounts.load(source)

@@ -62,7 +62,11 @@ class Diagnosis:
         shown = ["encoding", "stress", "stress_se", "stress_low", "stress_high"]
         return {
             "stationarity": {"p_value": self.p_value},
-            "noise": {"share": self.noise.value, "low": self.noise.low, "high": self.noise.high},
+            "noise": {
+                "share": self.noise.value,
+                "low": _finite(self.noise.low),
+                "high": _finite(self.noise.high),
+            },
             "rank": {"significant": self.significant},
             "shift_invariance": {
                 "floor": floor.value if floor else None,
@@ -99,7 +103,7 @@ def diagnose(
     if test is None:
         raise PosgeomError(
             "this geometry is a plug-in one, in which noise and structure cannot be told apart; "
-            "diagnose with --estimator debiased, on four folds of documents or more"
+            "diagnose with --estimator debiased, on eight folds of documents or more"
         )
     noise = noise_share(counts, geometry)
     documents = counts.provenance.documents
@@ -130,7 +134,7 @@ def diagnose(
     known = [e for e in _by_score(made, scores) if e.family not in (*DESIGNERS, *BASELINES)]
     best, second, lead = _lead(geometry, known, by_name)
     misses = {name: stress_shares(geometry, δ) for name, δ in by_name.items()}
-    settled = lead is None or lead.differs_from_zero
+    settled = lead is not None and lead.differs_from_zero
     needed = None if lead is None or settled else _needed(documents, lead)
     sentences = [
         *first,
@@ -140,7 +144,9 @@ def diagnose(
         *([fit_sentence(scores, best, second, lead)] if best else []),
         *random_sentence(scores, best),
         *([miss_sentence(geometry, best, misses[best])] if best else []),
-        documents_sentence(documents, needed, settled),
+        documents_sentence(documents, needed, settled)
+        if lead is not None
+        else "There are no two encodings with different distances to choose from.",
     ]
     return Diagnosis(
         test.p_value,
@@ -216,6 +222,10 @@ def _no_scores() -> "pd.DataFrame":
     return pd.DataFrame(columns=list(COLUMNS))
 
 
+def _finite(x: float) -> float | None:
+    return float(x) if np.isfinite(x) else None
+
+
 def _documents(documents: int, times: float) -> int | None:
     return int(np.ceil(documents * times)) if 1 < times <= MOST_TIMES else None
 
@@ -241,6 +251,8 @@ def stationarity_sentence(p: float, documents: int) -> str:
 
 def noise_sentence(noise: Estimate) -> str:
     """How much of the plug-in distance is noise?"""
+    if np.isnan(noise.se):  # nothing was found: a word on the test, not a measurement
+        return "Nothing of the plug-in squared distance can be told from sampling noise."
     return f"{noise.value:.0%} of the plug-in squared distance is sampling noise."
 
 
@@ -262,7 +274,7 @@ def floor_sentence(floor: Estimate) -> str:
 
 def fit_sentence(scores: "pd.DataFrame", best: str, second: str, lead: Estimate | None) -> str:
     """Which encoding fits, and is its lead beyond its error?"""
-    row = scores.set_index("encoding").loc[best]
+    row = scores[scores["encoding"] == best].iloc[0]
     text = (
         f"Of the encodings not made for the corpus, {best} fits best, with stress "
         f"{row['stress']:.3f} ({row['stress_low']:.3f} to {row['stress_high']:.3f})"
@@ -281,7 +293,7 @@ def random_sentence(scores: "pd.DataFrame", best: str) -> list[str]:
     random = scores.loc[scores["family"] == "random", "stress"]
     if not best or random.empty:
         return []
-    own = scores.set_index("encoding").loc[best, "stress"]
+    own = scores.loc[scores["encoding"] == best, "stress"].iloc[0]
     if own < random.min():
         return []
     return [

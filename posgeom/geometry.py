@@ -19,7 +19,8 @@ IntArray = NDArray[np.int64]
 
 ESTIMATORS = ("debiased", "plugin")
 FEW_TOKENS = 100  # a distribution of fewer is hardly known
-LEAST_FOLDS = 4  # of a cross-fold estimate with errors
+LEAST_FOLDS = 8  # four have 3 balanced splits, too few for a test at 5%; eight have 35
+MOST_GRAM = 150_000_000  # entries of the Gram matrix of folds and positions: 600 MB
 ROOT_METRICS: dict[
     str, Callable[[FloatArray], FloatArray]
 ] = {  # distances that are functions of the squared Hellinger chord
@@ -118,7 +119,7 @@ def estimate_geometry(
     """The geometry of a corpus from its counts.
 
     estimator   "debiased": sampling noise taken out, with errors, after a test whether positions
-                differ at all; where they do not, all distances are 0.  Needs four folds with
+                differ at all; where they do not, all distances are 0.  Needs eight folds with
                 documents; with fewer it falls back to plug-in and a note says so.
                 "plugin": the distances between the observed frequencies, as the paper takes
                 them.  They include sampling noise, most of all on large vocabularies.
@@ -196,15 +197,17 @@ def _debiased(counts: PositionCounts, geometry: Geometry, seed: int) -> Geometry
 
 
 def _spread_over_folds(counts: PositionCounts) -> NDArray[np.bool_]:
-    """Which positions have tokens in each of four folds, without which they have no errors."""
+    """Which positions have tokens in each of eight folds, without which they have no errors."""
     if counts.n_folds < LEAST_FOLDS:
         return np.zeros(counts.n_positions, dtype=bool)
     return np.asarray(counts.folded(LEAST_FOLDS).fold_totals.all(axis=0))
 
 
 def _filled_folds(counts: PositionCounts) -> PositionCounts:
-    """The counts in the most folds that all have tokens at every position, four or more."""
-    while counts.n_folds > LEAST_FOLDS and not counts.fold_totals.all():
+    """The counts in the most folds that all have tokens at every position, and fit in memory."""
+    while counts.n_folds > LEAST_FOLDS and not (
+        counts.fold_totals.all() and counts.counts.shape[0] ** 2 <= MOST_GRAM
+    ):
         counts = counts.folded(counts.n_folds // 2)
     return counts
 
@@ -213,8 +216,8 @@ def _fold_notes(counts: PositionCounts, folded: PositionCounts) -> tuple[str, ..
     notes = []
     if folded.n_folds < counts.n_folds:
         notes.append(
-            f"{counts.n_folds} folds of documents do not all reach every position; "
-            f"{folded.n_folds} are used"
+            f"{folded.n_folds} folds of documents are used of {counts.n_folds}, which do not all "
+            "reach every position, or are too many for so many positions"
         )
     largest = counts.documents.max() / max(1, counts.documents.sum())
     if largest > 0.5:

@@ -45,7 +45,8 @@ def jackknife(
     measure: from squared distances of all pairs, (…, n(n−1)/2), to numbers (…,).
     With θ of all folds and θ_k without fold k:  bias = (K − 1)(θ̄ − θ),
     se² = (K − 1)/K Σ (θ_k − θ̄)², and a Student interval of K − 1 degrees of freedom, which
-    takes the bias as one more error, since it is itself only estimated.
+    takes the bias as one more error, since it is itself only estimated.  bounds: what the number
+    can be; value and interval are cut there.  correct: whether to take the bias off.
     Quenouille (1956); Tukey (1958); Miller (1974).  A geometry without replicates has no errors.
     """
     value = float(measure(condensed(geometry.squared)))
@@ -72,6 +73,12 @@ def signed_root(squared: FloatArray) -> FloatArray:
     return np.sign(squared) * np.sqrt(np.abs(squared))
 
 
+def _positive_sum(s: FloatArray) -> FloatArray:
+    """Σ D² (…,); NaN where noise took it to 0 or below, and no share of it has a meaning."""
+    total = s.sum(axis=-1)
+    return np.where(total > 0, total, np.nan)
+
+
 def stress_of(δ: FloatArray) -> Callable[[FloatArray], FloatArray]:
     """The measure "stress of δ" (pairs,), scale-free: 1 − (Σ δD)² / (Σ δ² Σ D²)."""
     square = δ @ δ
@@ -79,7 +86,7 @@ def stress_of(δ: FloatArray) -> Callable[[FloatArray], FloatArray]:
     def measure(s: FloatArray) -> FloatArray:
         if not square:
             return np.ones(s.shape[:-1])
-        return 1 - (signed_root(s) @ δ) ** 2 / (square * s.sum(axis=-1))
+        return 1 - (signed_root(s) @ δ) ** 2 / (square * _positive_sum(s))
 
     return measure
 
@@ -89,7 +96,7 @@ def raw_stress_of(δ: FloatArray) -> Callable[[FloatArray], FloatArray]:
     square = δ @ δ
 
     def measure(s: FloatArray) -> FloatArray:
-        total = s.sum(axis=-1)
+        total = _positive_sum(s)
         return (square - 2 * (signed_root(s) @ δ) + total) / total
 
     return measure
@@ -105,6 +112,6 @@ def floor_of(groups: NDArray[np.intp]) -> Callable[[FloatArray], FloatArray]:
     means = csr_array((1 / sizes[groups], (pairs, groups)), (len(groups), len(sizes)))
 
     def measure(s: FloatArray) -> FloatArray:
-        return 1 - ((signed_root(s) @ means) ** 2 @ sizes) / s.sum(axis=-1)
+        return 1 - ((signed_root(s) @ means) ** 2 @ sizes) / _positive_sum(s)
 
     return measure

@@ -128,7 +128,6 @@ SCORING = [
     click.option(
         "--dim", type=int, default=128, show_default=True, metavar="D", help="Width of the model."
     ),
-    click.option("--per-head", is_flag=True, help="Score each head of the bias encodings too."),
     SEED,
 ]
 DESIGNING = [
@@ -147,6 +146,9 @@ DESIGNING = [
         help="Scale the encoding to rows of this root mean square norm.",
     ),
 ]
+PER_HEAD = click.option(
+    "--per-head", is_flag=True, help="Score each head of the bias encodings too."
+)
 QUIET = click.option("--quiet", is_flag=True, help="No progress and no notes.")
 FORCE = click.option("--force", is_flag=True, help="Replace an earlier run or file.")
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")

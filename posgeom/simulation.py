@@ -1,5 +1,6 @@
 """Estimates held against a known truth: what the correction of noise is worth."""
 
+import inspect
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -214,7 +215,7 @@ def markdown(report: TruthReport, table: "pd.DataFrame") -> str:
         f"Zipf vocabulary of {s['vocabulary']:,}, {s['positions']} positions, lengths falling "
         f"evenly to {1 - s['shortening']:.0%} of them, {s['seeds']} seeds a row.",
         "",
-        summary.__doc__ or "",
+        inspect.getdoc(summary) or "",
         "",
         "| " + " | ".join(heads) + " |",
         "|" + "---|" * len(heads),

@@ -7,9 +7,11 @@ depend on each other.  Turning the signs of half of the folds leaves the noise a
 the structure away: that is the yardstick for its eigenvalues.
 """
 
+import math
 from collections.abc import Iterator
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from itertools import combinations
 
 import numpy as np
 from numpy.typing import NDArray
@@ -18,6 +20,7 @@ from scipy.sparse import csc_array
 from threadpoolctl import threadpool_limits
 
 from posgeom.counts import PositionCounts
+from posgeom.errors import PosgeomError
 
 FloatArray = NDArray[np.float64]
 
@@ -95,24 +98,44 @@ def stationarity_test(
 ) -> Stationarity:
     """Test the eigenvalues of Σ_{k≠l} Y_k Y_lᵀ against those with random balanced signs.
 
-    gram: (K, n, K, n) of fold_gram.  A draw gives half of the folds the sign −1: the structure
-    cancels, Σ_{k≠l} (s_k s_l + 1/(K−1)) Y_k Y_lᵀ is left, which is noise of the same size.
+    gram: (K, n, K, n) of fold_gram, K 8 or more.  A draw gives half of the folds the sign −1: the
+    structure cancels, Σ_{k≠l} (s_k s_l + 1/(K−1)) Y_k Y_lᵀ is left, which is noise; its weights
+    have mean square 1 − 1/(K−1)², and are brought to 1.  Each way of halving the folds is taken
+    once where there are no more than `draws`, 1 or more.
+    Raises PosgeomError for fewer than eight folds, whose 3 halvings cannot reject at 5%.
+    Sign flips as in Winkler et al. (2014); the largest eigenvalue as in Horn's (1965) parallel
+    analysis.
     """
     K, n = gram.shape[:2]
-    rng = np.random.default_rng(seed)
+    if K < 8:
+        raise PosgeomError(f"{K} folds came; it takes 8 to tell structure from noise at 5%")
     within = np.einsum("kikj->ij", gram).astype(np.float64)
     total = gram.sum(axis=(0, 2), dtype=np.float64)
     across = total - within
     w = eigh((across + across.T) / 2, eigvals_only=True)[::-1]
-    top = np.empty(draws)
+    signs = balanced_signs(K, draws, np.random.default_rng(seed))
+    size = 1 / np.sqrt(1 - 1 / (K - 1) ** 2)
+    top = np.empty(len(signs))
     with few_threads(n):
-        for t in range(draws):
-            s = rng.permutation(np.repeat([1.0, -1.0], K // 2)).astype(np.float32)
+        for t, s in enumerate(signs):
             signed = np.tensordot(np.tensordot(s, gram, (0, 0)), s, (1, 0)).astype(np.float64)
-            noise = signed - within + across / (K - 1)
+            noise = size * (signed - within + across / (K - 1))
             noise = (noise + noise.T) / 2
             top[t] = eigh(noise, eigvals_only=True, subset_by_index=[n - 1, n - 1])[0]
-    limit = float(np.quantile(top, 1 - LEVEL))
-    p = (1 + int((top >= w[0]).sum())) / (draws + 1)
-    found = int((w > limit).sum()) if p <= LEVEL else 0
-    return Stationarity(p, min(found, n - 1), w, limit, float(np.median(top)))
+    limit = float(np.quantile(top, 1 - LEVEL, method="higher"))
+    p = (1 + int((top >= w[0]).sum())) / (len(top) + 1)
+    found = min(max(1, int((w > limit).sum())), n - 1) if p <= LEVEL else 0
+    return Stationarity(p, found, w, limit, float(np.median(top)))
+
+
+def balanced_signs(K: int, draws: int, rng: np.random.Generator) -> NDArray[np.float32]:
+    """(T, K) signs, half of them −1: all C(K−1, K/2−1) that differ up to sign, or random ones."""
+    if math.comb(K - 1, K // 2 - 1) > draws:
+        half = np.repeat([1.0, -1.0], K // 2)
+        return np.stack([rng.permutation(half) for _ in range(draws)]).astype(np.float32)
+    chosen = list(combinations(range(1, K), K // 2 - 1))
+    signs = -np.ones((len(chosen), K), dtype=np.float32)
+    signs[:, 0] = 1
+    for row, plus in zip(signs, chosen, strict=True):
+        row[list(plus)] = 1
+    return signs

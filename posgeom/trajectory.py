@@ -4,7 +4,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigvalsh, orthogonal_procrustes
+from scipy.linalg import orthogonal_procrustes
+from scipy.sparse.linalg import ArpackError, eigsh
 from scipy.stats import f as fisher
 
 from posgeom.errors import PosgeomError
@@ -12,6 +13,8 @@ from posgeom.geometry import Geometry
 from posgeom.mds import centred_gram, classical_mds
 
 FloatArray = NDArray[np.float64]
+
+DENSE = 64  # positions up to which all axes are found as fast as two
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,9 +60,9 @@ def mds_trajectory(geometry: Geometry) -> Trajectory:
     if geometry.replicates is None or len(geometry.replicates) < 3:
         raise PosgeomError(
             "this geometry has no replicates to take errors from; estimate it with --estimator "
-            "debiased, on four folds of documents or more"
+            "debiased, on eight folds of documents or more"
         )
-    X = _plane(geometry.squared)
+    X = _padded(classical_mds(geometry.squared, squared=True).coordinates)
     Y = np.stack([_turned(_plane(squared), X) for squared in geometry.replicates])
     K = len(Y)
     E = Y - Y.mean(axis=0)
@@ -69,12 +72,14 @@ def mds_trajectory(geometry: Geometry) -> Trajectory:
 def eigenvalue_errors(geometry: Geometry) -> FloatArray | None:
     """Jackknife standard errors (n,) of the MDS eigenvalues; None where errors are not known.
 
-    Eigenvalues are matched by rank: the errors of near ties are those of the ordered values.
+    To first order, w_k = diag(Uᵀ B_k U) with U the eigenvectors of the whole B, and B_k the Gram
+    matrix without fold k: the variance along each axis as it stands, whatever near ties do.
     """
     if geometry.replicates is None:
         return None
-    w = np.stack([eigvalsh(centred_gram(squared, squared=True)) for squared in geometry.replicates])
-    return jackknife_se(w[:, ::-1])
+    U = np.linalg.eigh(centred_gram(geometry.squared, squared=True))[1][:, ::-1]
+    grams = (centred_gram(squared, squared=True) for squared in geometry.replicates)
+    return jackknife_se(np.stack([np.einsum("ia,ia->a", U, B @ U) for B in grams]))
 
 
 def jackknife_se(replicates: FloatArray) -> FloatArray:
@@ -85,9 +90,23 @@ def jackknife_se(replicates: FloatArray) -> FloatArray:
 
 
 def _plane(squared: FloatArray) -> FloatArray:
-    X = np.zeros((len(squared), 2))
-    width = min(2, len(squared))
-    X[:, :width] = classical_mds(squared, width, squared=True).coordinates
+    """(n, 2) coordinates of the two largest axes."""
+    n = len(squared)
+    if n > DENSE:
+        try:
+            B = centred_gram(squared, squared=True)
+            w, U = eigsh(B, 2, which="LA", v0=np.arange(1.0, n + 1))  # a start, for equal bytes
+            return np.asarray(U * np.sqrt(np.maximum(w, 0)))
+        except ArpackError:  # no two axes stand out, or all is 0
+            pass
+    return _padded(classical_mds(squared, min(2, n), squared=True).coordinates)
+
+
+def _padded(coordinates: FloatArray) -> FloatArray:
+    """The first two columns; 0 for those that are not there."""
+    X = np.zeros((len(coordinates), 2))
+    width = min(2, coordinates.shape[1])
+    X[:, :width] = coordinates[:, :width]
     return X
 
 

@@ -119,7 +119,7 @@ def test_positions_that_few_folds_reach_are_left_out():
     documents = [f"w{i % 7} w{i % 5} w{i % 3}" for i in range(300)] + ["a b c d", "e f g h"]
     g = estimate_geometry(count_positions(documents, positions=4))
     assert g.positions.tolist() == [0, 1, 2]
-    assert "positions 3 have no token in one of 4 folds" in g.notes[0]
+    assert "positions 3 have no token in one of 8 folds" in g.notes[0]
 
 
 def test_a_group_that_is_most_of_the_corpus_is_told():

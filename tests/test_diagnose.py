@@ -85,3 +85,15 @@ def test_plugin_geometries_are_not_diagnosed():
     counts = draw_counts(SyntheticCorpus())
     with pytest.raises(PosgeomError, match="cannot be told apart"):
         diagnose(counts, estimate_geometry(counts, "plugin"), SPECS)
+
+
+def test_one_encoding_has_no_winner_to_name_and_two_of_a_name_are_no_trouble():
+    counts = draw_counts(SyntheticCorpus("mixture", documents=5_000))
+    g = estimate_geometry(counts)
+    for specs in (["rope"], ["mds", "none", "random"], ["rope", "rope", "sinusoidal"]):
+        found = diagnose(counts, g, specs)
+        assert "no two encodings with different distances" in found.sentences[-1]
+
+
+def test_what_is_not_known_is_null_in_json():
+    assert json.dumps(diagnosed(shape="none", seed=1).as_dict(), allow_nan=False)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 from scipy.stats import kstest
 
-from posgeom import Document, SyntheticCorpus, count_positions
+from posgeom import Document, PosgeomError, SyntheticCorpus, count_positions
 from posgeom.simulation import draw_counts
-from posgeom.stationarity import fold_gram, stationarity_test
+from posgeom.stationarity import balanced_signs, fold_gram, stationarity_test
 
 
 def p_value(counts, seed=0, draws=199):
@@ -70,6 +70,27 @@ def test_groups_of_correlated_rows_do_not_look_like_structure():
     p = [p_value(count_positions(sentence_pieces(s), positions=8), s) for s in range(100)]
     assert np.mean(np.array(p) <= 0.05) <= 0.11  # 5% up to chance over 100 runs
     assert kstest(p, "uniform").pvalue > 0.001
+
+
+def test_eight_folds_have_thirty_five_halvings_each_taken_once():
+    signs = balanced_signs(8, 499, np.random.default_rng(0))
+    assert signs.shape == (35, 8)
+    assert not signs.sum(axis=1).any()
+    assert len({tuple(row) for row in signs}) == 35
+    assert balanced_signs(16, 50, np.random.default_rng(0)).shape == (50, 16)
+
+
+def test_few_folds_do_not_make_structure():
+    """A p value of 3 halvings, drawn again and again, would look like one of 500."""
+    gram = fold_gram(draw_counts(SyntheticCorpus("none", documents=500), folds=4))
+    with pytest.raises(PosgeomError, match="4 folds came; it takes 8"):
+        stationarity_test(gram)
+    p = [
+        p_value(draw_counts(SyntheticCorpus("none", 8, 40, 400, seed=s), folds=8))
+        for s in range(150)
+    ]
+    assert np.mean(np.array(p) <= 0.05) <= 0.11  # 5% up to chance over 150 runs
+    assert min(p) >= 1 / 36
 
 
 def test_equal_seeds_give_equal_answers():

@@ -86,7 +86,24 @@ def encoding_from_config(config: Mapping[str, Any], layer_type: str | None = Non
 
 
 def encodings_from_config(config: Mapping[str, Any]) -> dict[str, Encoding]:
-    """The encoding of each layer type; {"all": encoding} where all layers have the same one."""
+    """The encoding of each layer type; {"all": encoding} where all layers have the same one.
+
+    Raises PosgeomError for a config that says nothing of positions, for one whose scaling lacks a
+    key, and for values of a kind that their key does not take.
+    """
+    try:
+        return _encodings(config)
+    except PosgeomError:
+        raise
+    except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
+        # a list where a number belongs, and the like: JSON holds anything under any key
+        raise PosgeomError(
+            f"a value is of a kind that its key does not take ({error}); compare it with the "
+            "config of a model that loads"
+        ) from error
+
+
+def _encodings(config: Mapping[str, Any]) -> dict[str, Encoding]:
     kind = str(config.get("model_type", ""))
     if kind in ("bloom", "mpt", "falcon") and (alibi := _alibi(kind, config)) is not None:
         return {"all": alibi}
@@ -103,7 +120,7 @@ def encodings_from_config(config: Mapping[str, Any]) -> dict[str, Encoding]:
     if _is_rotary(config):
         return rope_by_layer(config)
     if isinstance(inner := config.get("text_config"), Mapping):  # of models that also see or hear
-        return encodings_from_config({"model_type": f"{kind}_text", **inner})
+        return _encodings({"model_type": f"{kind}_text", **inner})
     if kind in ROTARY_MODELS:
         return rope_by_layer(config)
     raise PosgeomError(

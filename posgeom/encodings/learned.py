@@ -113,7 +113,9 @@ def position_offset(config: dict[str, Any]) -> int:
         return 2
     if kind in AFTER_PADDING:
         padding = 1 if kind == "mpnet" else config.get("pad_token_id", 1)
-        return int(1 if padding is None else padding) + 1
+        if isinstance(padding, bool) or not isinstance(padding, int | None):
+            raise PosgeomError(f"pad_token_id of the config is {padding!r}; give a whole number")
+        return (1 if padding is None else padding) + 1
     return 0
 
 

@@ -79,9 +79,9 @@ class Scaling:
                 raise PosgeomError(f"factor={self.factor:g} came; it stretches, give 1 or more")
         if self.own_attention is not None and self.scaling not in HAVE_ATTENTION:
             raise PosgeomError(f"scaling={self.scaling} has no attention_factor; yarn, longrope do")
-        for key in ("original_length", "length", "own_attention", "beta_slow"):
+        for key in ("original_length", "length", "own_attention", "beta_fast", "beta_slow"):
             value = getattr(self, key)
-            if value is not None and not value > 0:
+            if value is not None and not 0 < value < math.inf:
                 raise PosgeomError(f"{key}={value:g} came; it must be positive")
         if not self.beta_fast > self.beta_slow:
             raise PosgeomError(
