@@ -53,9 +53,9 @@ def save_design(design: "Design", folder: str | PathLike[str], *, force: bool = 
         write_tensors(design, out / "encoding.safetensors")
         design.scores.to_csv(out / "scores.csv", index=False, lineterminator="\n")
         (out / "run.toml").write_text(run_toml(design), encoding="utf-8")
+        about = made_with() | {"seed": design.settings["seed"]} | design.provenance
         (out / "provenance.json").write_text(
-            json.dumps(made_with() | design.provenance, indent=2, ensure_ascii=False) + "\n",
-            encoding="utf-8",
+            json.dumps(about, indent=2, ensure_ascii=False) + "\n", encoding="utf-8"
         )
         if design.tokenizer is not None:
             (out / "tokenizer.json").write_text(design.tokenizer, encoding="utf-8")
