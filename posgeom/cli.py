@@ -344,7 +344,8 @@ def show_counts(counts: Any, out: str, as_json: bool) -> None:
 
 def main() -> None:
     """Run the command line; bad input is one line on stderr and exit code 2."""
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))  # so that folders are cleared away
+    # an end that is asked for clears away what is half-written, as Ctrl-C does
+    before = signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         # cli.main would print usage and hints on lines of their own, and call EPIPE an error
         with cli.make_context("posgeom", sys.argv[1:]) as context:
@@ -362,6 +363,8 @@ def main() -> None:
         sys.exit(130)
     except BrokenPipeError:  # the reader of stdout has gone, as `head` does
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # for the flush at exit
+    finally:
+        signal.signal(signal.SIGTERM, before)
     sys.exit(0)
 
 

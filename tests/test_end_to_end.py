@@ -568,6 +568,6 @@ def test_real_corpora_pass_through_the_whole_job(tmp_path, no_report, source, op
     made.save(tmp_path / "o")
     loaded = posgeom.Design.load(tmp_path / "o")
     stress = loaded.scores.set_index("encoding")["stress"]
-    assert stress["mds"] == stress.min()
+    assert stress.idxmin().startswith("mds")
     assert stress[f"mds:rank={loaded.low_rank.rank}"] <= 0.01 or loaded.low_rank.rank >= 63
     assert np.isfinite(loaded.low_rank.table()).all()

@@ -6,7 +6,12 @@ from scipy.stats import kstest
 
 from posgeom import Document, PosgeomError, SyntheticCorpus, count_positions
 from posgeom.simulation import draw_counts
-from posgeom.stationarity import balanced_signs, fold_gram, stationarity_test
+from posgeom.stationarity import (
+    balanced_signs,
+    fold_gram,
+    largest_eigenvalue,
+    stationarity_test,
+)
 
 
 def p_value(counts, seed=0, draws=199):
@@ -97,3 +102,9 @@ def test_equal_seeds_give_equal_answers():
     gram = fold_gram(draw_counts(SyntheticCorpus(documents=500)))
     one, two = (stationarity_test(gram, seed=3, draws=50) for _ in range(2))
     assert (one.p_value, one.limit) == (two.p_value, two.limit)
+
+
+def test_the_largest_eigenvalue_is_the_same_by_both_ways():
+    M = np.random.default_rng(0).standard_normal((200, 200))
+    M += M.T
+    assert largest_eigenvalue(M) == pytest.approx(np.linalg.eigvalsh(M)[-1], rel=1e-6)
