@@ -7,7 +7,7 @@ import pytest
 from safetensors.numpy import save_file
 
 from posgeom import PosgeomError, make_encoding
-from posgeom.encodings import position_offset, rounded
+from posgeom.encodings import encoding_from_config, position_offset, rounded
 from posgeom.encodings.learned import AFTER_PADDING, AFTER_TWO
 
 TABLE = np.random.default_rng(0).standard_normal((34, 6)).astype(np.float32)
@@ -77,6 +77,13 @@ class TestFolders:
         assert e.distances(range(512)).shape == (512, 512)
         with pytest.raises(PosgeomError, match="has 512 rows, position 512 was asked"):
             e.distances(range(513))
+
+    @pytest.mark.parametrize("kind", ["nystromformer", "yoso", "mra"])
+    def test_some_encoders_begin_at_row_2_whatever_their_padding(self, kind):
+        config = {"model_type": kind, "pad_token_id": 0, "max_position_embeddings": 510}
+        assert position_offset(config) == 2
+        found = encoding_from_config(config | {"hidden_size": 8})
+        assert found.max_positions == 510
 
     def test_padding_of_another_number_moves_the_first_row(self):
         assert position_offset({"model_type": "roberta", "pad_token_id": 0}) == 1
@@ -239,4 +246,5 @@ def test_offsets_are_those_of_the_installed_transformers():
         if not code.exists():
             continue
         text = code.read_text("utf-8")
-        assert ("padding_idx + 1" in text) if kind in AFTER_PADDING else ("self.offset = 2" in text)
+        told = ("padding_idx + 1",) if kind in AFTER_PADDING else ("self.offset = 2", "-1)) + 2")
+        assert any(words in text for words in told), kind

@@ -43,7 +43,6 @@ LEARNED_MODELS = {
     "layoutlm",
     "led",
     "mobilebert",
-    "nystromformer",
     "openai-gpt",
     "rembert",
     "xlm",

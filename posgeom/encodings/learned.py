@@ -45,7 +45,18 @@ AFTER_PADDING = {
 }
 # … here row 2, whatever the padding, and the table has two rows more than the model positions.
 # Pegasus, Blenderbot, LED and BigBird-Pegasus, their near relatives, start at row 0.
-AFTER_TWO = {"bart", "biogpt", "mbart", "mvp", "opt", "plbart", "trocr"}
+AFTER_TWO = {
+    "bart",
+    "biogpt",
+    "mbart",
+    "mra",
+    "mvp",
+    "nystromformer",
+    "opt",
+    "plbart",
+    "trocr",
+    "yoso",
+}
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)

@@ -30,7 +30,7 @@ KNOWN: frozenset[str] = HALVES.union(
     ROTARY_MODELS,
     INTERLEAVED_MODELS,
     INTERLEAVED_UNLESS_SAID,
-) - {"nystromformer"}  # its positions start at row 2, which position_offset does not say
+)
 
 # Models with tables whose queries see the keys before them alone.
 CAUSAL_TABLES = _names("gpt2 gpt_bigcode gpt_neo openai-gpt opt biogpt trocr xglm")
