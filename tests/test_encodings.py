@@ -1,5 +1,7 @@
 """Encodings against the numbers of their papers, and their properties."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -7,7 +9,7 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 from posgeom import PosgeomError, make_encoding
-from posgeom.encodings import FAMILIES, FixedTable, alibi_slopes, parse_spec
+from posgeom.encodings import FAMILIES, FixedTable, alibi_slopes, parse_spec, spec_of
 
 SPECS = [
     "sinusoidal",
@@ -361,3 +363,26 @@ def test_every_family_says_what_it_is():
     for family, cls in FAMILIES.items():
         assert cls.family == family
         assert cls.__doc__
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        "rope:dim=64",
+        "rope:dim=4,inv_freq=0.7071067811865476;1e-05,weights=1;2.5",
+        "rope:dim=64,scaling=yarn,factor=4,original_length=2048",
+        "alibi:heads=2,slopes=0.3;0.1,reading=kernel",
+        "t5:buckets=4,values=0;-1;0;-1.25",
+        "kerple:kind=power,r1=0.1,r2=1.5",
+        "none",
+    ],
+)
+def test_the_spec_of_an_encoding_makes_it_again_whatever_its_name(spec: str) -> None:
+    encoding = make_encoding(spec)
+    again = make_encoding(spec_of(replace(encoding, spec="another name")))
+    np.testing.assert_array_equal(again.distances(range(9)), encoding.distances(range(9)))
+
+
+def test_an_array_has_no_spec() -> None:
+    with pytest.raises(PosgeomError, match="which no spec can hold"):
+        spec_of(FixedTable(rows=np.eye(3)))

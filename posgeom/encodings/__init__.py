@@ -13,7 +13,7 @@ from posgeom.encodings.learned import (
 )
 from posgeom.encodings.pairing import convert_pairing, pairing_order
 from posgeom.encodings.precision import first_collision, rounded
-from posgeom.encodings.registry import FAMILIES, make_encoding, make_spec, parse_spec
+from posgeom.encodings.registry import FAMILIES, make_encoding, make_spec, parse_spec, spec_of
 from posgeom.encodings.rotary import Rope, Rotary
 from posgeom.encodings.rotary_grid import AxialRope, MRope
 from posgeom.encodings.rotary_scaling import Scaling
@@ -61,5 +61,6 @@ __all__ = [
     "parse_spec",
     "position_offset",
     "rounded",
+    "spec_of",
     "t5_bucket",
 ]

@@ -5,6 +5,8 @@ from dataclasses import MISSING, dataclass, fields
 from types import UnionType
 from typing import Any, get_args, get_origin, get_type_hints
 
+import numpy as np
+
 from posgeom.encodings.absolute import Binary, Index, NoPositions, NormalisedIndex
 from posgeom.encodings.base import Encoding
 from posgeom.encodings.bias import Alibi
@@ -109,6 +111,21 @@ def make_spec(family: str, options: Mapping[str, Any]) -> str:
     )
 
 
+def spec_of(encoding: Encoding) -> str:
+    """The spec that makes an encoding by its parameters alone, those at their default left out.
+
+    `rope:dim=64,inv_freq=1;0.5;…` for a RoPE that goes by another name since it was fitted to a
+    corpus.  Raises PosgeomError for tables and other arrays, which no spec can hold.
+    """
+    if encoding.family not in FAMILIES:
+        raise PosgeomError(f"{encoding.name} is an array, which no spec can hold; save its numbers")
+    cls = type(encoding)
+    options = {option: getattr(encoding, name) for option, name in _fields(cls).items()}
+    defaults = {option: default for option, (_, default) in family_options(cls).items()}
+    changed = {k: v for k, v in options.items() if v is not None and v != defaults[k]}
+    return make_spec(encoding.family, changed)
+
+
 def family_options(cls: type[Encoding]) -> dict[str, tuple[Any, Any]]:
     """The options of a family: name -> (what makes a value of its text, default)."""
     hints = get_type_hints(cls)
@@ -178,6 +195,8 @@ def _numbers(kind: type) -> Converter:
 
 
 def _text(value: Any) -> str:
+    if isinstance(value, np.floating):
+        value = float(value)  # whose text is the number alone
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple | list):
