@@ -246,7 +246,7 @@ def sum_by_row(counts: csr_array, target: IntArray, n_rows: int) -> csr_array:
 
 def canonical(counts: coo_array | csr_array) -> csr_array:
     """Counts as int64 CSR with sorted indices and no zeros: equal counts are equal arrays."""
-    C = csr_array(counts, dtype=np.int64)
+    C = csr_array(counts, dtype=np.int64, copy=True)  # in place, it would change the argument
     C.sum_duplicates()
     C.eliminate_zeros()
     return C

@@ -14,15 +14,20 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import eigh, hadamard
+from scipy.spatial.distance import pdist, squareform
 
 from posgeom.counts import PositionCounts
+from posgeom.mds import classical_mds
+from posgeom.rank import above_noise
 from posgeom.stationarity import column_blocks, few_threads
+from posgeom.thinning import thinned
 
 FloatArray = NDArray[np.float64]
 Block = NDArray[np.float32]
 
 OFTEN = 12  # times that a token is seen: its root is then right to 1%
-JACKKNIFE_SPLITS = 5  # of the K − 1: the folds' influence on one split is much like on another
+JACKKNIFE_SPLITS = 3  # of the K − 1: the folds' influence on one split is much like on another
+HALVINGS = 3  # of the K − 1 ways to halve the folds, from which the bias is taken
 
 
 def smoothing_rank(counts: PositionCounts, significant: int) -> int:
@@ -48,18 +53,34 @@ def balanced_splits(n_folds: int) -> NDArray[np.bool_]:
     return np.asarray(hadamard(n_folds)[1:] > 0)
 
 
+def halved_splits(n_folds: int) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+    """The K/2 − 1 balanced splits of either half of the folds, for the first halvings.
+
+    Each split is a pair of masks (K,), which hold a quarter of the folds; those of one half follow
+    each other.  K a power of two, 4 or more.
+    """
+    splits = []
+    for first in balanced_splits(n_folds)[:HALVINGS]:
+        for half in (first, ~first):
+            for inner in balanced_splits(n_folds // 2):
+                part = np.zeros(n_folds, dtype=bool)
+                part[half] = inner
+                splits.append((part, half & ~part))
+    return splits
+
+
 @dataclass(frozen=True, eq=False)
 class DebiasedSquares:
     """Squared distances without noise bias, and what the jackknife needs of them.
 
     squared     (n, n) mean over all splits; entries may be below 0 where positions are alike
-    reference   (n, n) mean over the first splits only
-    replicates  (K, n, n) the same as reference, without fold k
+    replicates  (K, n, n) without fold k, mean over the first splits only
+    halves      (H, n, n) the same estimate from half of the folds each
     """
 
     squared: FloatArray = field(repr=False)
-    reference: FloatArray = field(repr=False)
     replicates: FloatArray = field(repr=False)
+    halves: FloatArray = field(repr=False)
 
 
 def debiased_squares(counts: PositionCounts, gram: Block, rank: int) -> DebiasedSquares:
@@ -76,23 +97,46 @@ def _debiased_squares(counts: PositionCounts, gram: Block, rank: int) -> Debiase
     K, n = counts.n_folds, counts.n_positions
     N = counts.fold_totals.astype(np.float64)
     splits = [
-        _Split(gram, N, first, rank, deletions=s < JACKKNIFE_SPLITS)
+        _Split(gram, N, (first, ~first), rank, deletions=s < JACKKNIFE_SPLITS)
         for s, first in enumerate(balanced_splits(K))
     ]
+    quarters = [_Split(gram, N, parts, rank) for parts in halved_splits(K)]
     mm, tokens = 0.0, float(counts.totals.sum())
     for block, totals in column_blocks(counts):
         C = block.reshape(K, n, -1)
         m = np.sqrt(totals / tokens).astype(np.float32)
         mm += float(m @ m)
-        for split in splits:
+        for split in splits + quarters:
             split.add(C, m)
-    each = [split.squared(mm) for split in splits[:JACKKNIFE_SPLITS]]
-    rest = [split.squared(mm) for split in splits[JACKKNIFE_SPLITS:]]
+    each = [split.squared(mm) for split in splits]
+    half = np.stack([split.squared(mm)[0] for split in quarters])
     return DebiasedSquares(
-        squared=np.mean([D2[0] for D2 in each + rest], axis=0),
-        reference=np.mean([D2[0] for D2 in each], axis=0),
-        replicates=np.mean([D2[1:] for D2 in each], axis=0),
+        squared=np.mean([D2[0] for D2 in each], axis=0),
+        replicates=np.mean([D2[1:] for D2 in each[:JACKKNIFE_SPLITS]], axis=0),
+        halves=half.reshape(-1, K // 2 - 1, n, n).mean(axis=1),
     )
+
+
+def thinned_squares(counts: PositionCounts, gram: Block, seed: int = 0) -> DebiasedSquares:
+    """Squared Hellinger distances by thinned counts, crossed between halves, unsmoothed.
+
+    The other way to unequal N, which debiased_squares is held against.  Of the mean over splits
+    only the dimensions that stand above the noise are kept, of each replicate as many.
+    """
+    every = counts.n_positions - 1  # all directions: smoothing leaves the frequencies as they are
+    found = debiased_squares(thinned(counts, seed), gram, every)
+    r = max(1, above_noise(classical_mds(found.squared, squared=True).eigenvalues))
+    return DebiasedSquares(
+        squared=_of_rank(found.squared, r),
+        replicates=np.stack([_of_rank(D2, r) for D2 in found.replicates]),
+        halves=np.stack([_of_rank(D2, r) for D2 in found.halves]),
+    )
+
+
+def _of_rank(D2: FloatArray, r: int) -> FloatArray:
+    """The squared distances that the r largest eigenvalues hold."""
+    coordinates = classical_mds(D2, r, squared=True).coordinates
+    return squareform(pdist(coordinates, "sqeuclidean"))
 
 
 class _Smoothed:
@@ -138,13 +182,19 @@ class _Smoothed:
 
 
 class _Split:
-    """One half of the folds against the other, and, if asked, either without one of its folds."""
+    """One part of the folds against another, and, if asked, either without one of its folds."""
 
     def __init__(
-        self, gram: Block, N: FloatArray, first: NDArray[np.bool_], rank: int, *, deletions: bool
+        self,
+        gram: Block,
+        N: FloatArray,
+        halves: tuple[NDArray[np.bool_], NDArray[np.bool_]],
+        rank: int,
+        *,
+        deletions: bool = False,
     ) -> None:
         K, n = N.shape
-        self._halves = (first, ~first)
+        self._halves = halves
         self._whole = [_Smoothed(gram, N, half, rank) for half in self._halves]
         self._deleted = [
             _Smoothed(gram, N, self._half_of(k) & (np.arange(K) != k), rank)

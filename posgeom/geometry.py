@@ -2,14 +2,14 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array, diags_array
 
 from posgeom.counts import PositionCounts
-from posgeom.debias import debiased_squares, smoothing_rank
+from posgeom.debias import debiased_squares, smoothing_rank, thinned_squares
 from posgeom.distances import METRICS
 from posgeom.errors import PosgeomError
 from posgeom.stationarity import Stationarity, fold_gram, stationarity_test
@@ -17,7 +17,7 @@ from posgeom.stationarity import Stationarity, fold_gram, stationarity_test
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]
 
-ESTIMATORS = ("debiased", "plugin")
+ESTIMATORS = ("debiased", "thinned", "plugin")
 FEW_TOKENS = 100  # a distribution of fewer is hardly known
 LEAST_FOLDS = 8  # four have 3 balanced splits, too few for a test at 5%; eight have 35
 MOST_GRAM = 150_000_000  # entries of the Gram matrix of folds and positions: 600 MB
@@ -39,14 +39,16 @@ class Geometry:
     totals        (n,) tokens that each position's distribution was estimated from; 0 for truths
     positions     (n,) position numbers, or (n, 2) rows and columns of a grid
     metric        name of the distance, see posgeom.distances.METRICS
-    estimator     "debiased": sampling noise taken out, see posgeom.debias; "plugin": distances
-                  of the raw frequencies, noise included; "truth": of known distributions
+    estimator     "debiased" and "thinned": sampling noise taken out, see posgeom.debias;
+                  "plugin": distances of the raw frequencies, noise included; "truth": of known
+                  distributions
     grid          (rows, columns) where positions are cells
     left_out      flat numbers of the positions that had too few tokens
     notes         what a reader should know of it
     stationarity  the test whether positions differ at all; None where it was not made
-    reference, replicates   (n, n) and (K, n, n) squared distances for the jackknife, see
-                  posgeom.debias; None where errors are not known
+    replicates    (K, n, n) squared distances without fold k, for errors by the jackknife, and
+    halves        (H, n, n) those from half of the folds each, for the bias, see posgeom.debias;
+                  None where errors are not known
     """
 
     squared: FloatArray = field(repr=False)
@@ -58,8 +60,8 @@ class Geometry:
     left_out: tuple[int, ...] = ()
     notes: tuple[str, ...] = ()
     stationarity: Stationarity | None = None
-    reference: FloatArray | None = field(default=None, repr=False)
     replicates: FloatArray | None = field(default=None, repr=False)
+    halves: FloatArray | None = field(default=None, repr=False)
 
     @property
     def distances(self) -> FloatArray:
@@ -82,6 +84,21 @@ class Geometry:
     def has_structure(self) -> bool:
         """Whether positions differ by more than sampling noise, as far as it was tested."""
         return self.stationarity is None or self.stationarity.significant > 0
+
+    def at(self, rows: IntArray) -> Self:
+        """The geometry of some of its positions, by row 0..n−1, in the order given.
+
+        The test of stationarity stays that of all of them.
+        """
+        i, j = rows[:, None], rows
+        return replace(
+            self,
+            squared=self.squared[i, j],
+            totals=self.totals[rows],
+            positions=self.positions[rows],
+            replicates=None if self.replicates is None else self.replicates[:, i, j],
+            halves=None if self.halves is None else self.halves[:, i, j],
+        )
 
 
 def position_profiles(counts: PositionCounts) -> csr_array:
@@ -121,30 +138,34 @@ def estimate_geometry(
     estimator   "debiased": sampling noise taken out, with errors, after a test whether positions
                 differ at all; where they do not, all distances are 0.  Needs eight folds with
                 documents; with fewer it falls back to plug-in and a note says so.
+                "thinned": the same by another road, which wants more documents: positions are
+                thinned to equal numbers of tokens, halves of the folds multiplied unsmoothed, and
+                the dimensions that do not stand above the noise removed.
                 "plugin": the distances between the observed frequencies, as the paper takes
                 them.  They include sampling noise, most of all on large vocabularies.
     metric      hellinger, hellinger-normalised, fisher-rao; with plugin also jensen-shannon,
                 total-variation
     min_count   positions with fewer tokens are left out, and named in the notes
-    seed        of the random signs of the test
+    seed        of the random signs of the test, and of the thinning
 
     Raises PosgeomError for an unknown estimator or metric, and where fewer than two positions
     have enough tokens.
     """
     if estimator not in ESTIMATORS:
-        raise PosgeomError(f"estimator {estimator!r} is not known; use {' or '.join(ESTIMATORS)}")
+        known = f"{', '.join(ESTIMATORS[:-1])} or {ESTIMATORS[-1]}"
+        raise PosgeomError(f"estimator {estimator!r} is not known; use {known}")
     distance = _metric(metric)
     if seed < 0:
         raise PosgeomError(f"--seed {seed} came; give 0 or more")
-    if estimator == "debiased" and metric not in ROOT_METRICS:
+    if estimator != "plugin" and metric not in ROOT_METRICS:
         raise PosgeomError(
-            f"metric {metric} has no debiased estimate; use {', '.join(ROOT_METRICS)}, "
+            f"metric {metric} has no {estimator} estimate; use {', '.join(ROOT_METRICS)}, "
             "or --estimator plugin"
         )
     totals = counts.totals
     enough = totals >= max(1, min_count)
     spread = enough & _spread_over_folds(counts)
-    if estimator == "debiased" and spread.sum() >= 2:
+    if estimator != "plugin" and spread.sum() >= 2:
         enough = spread
     if enough.sum() < 2:
         raise PosgeomError(
@@ -164,11 +185,11 @@ def estimate_geometry(
         left_out=tuple(np.flatnonzero(~enough).tolist()),
         notes=_notes(totals, enough, min_count),
     )
-    if estimator == "debiased" and spread.sum() >= 2:
+    if estimator != "plugin" and spread.sum() >= 2:
         folded = _filled_folds(kept)
         notes = geometry.notes + _fold_notes(counts, folded)
-        return _debiased(folded, replace(geometry, notes=notes), seed)
-    if estimator == "debiased":
+        return _without_noise(folded, replace(geometry, notes=notes), seed)
+    if estimator != "plugin":
         note = (
             f"no two positions have tokens in {LEAST_FOLDS} folds of documents: noise cannot be "
             "told from geometry, and the distances are plug-in ones; give more documents"
@@ -177,22 +198,25 @@ def estimate_geometry(
     return replace(geometry, squared=distance(position_profiles(kept)) ** 2)
 
 
-def _debiased(counts: PositionCounts, geometry: Geometry, seed: int) -> Geometry:
+def _without_noise(counts: PositionCounts, geometry: Geometry, seed: int) -> Geometry:
     """The geometry with its noise taken out, or with distances 0 where there is only noise."""
     gram = fold_gram(counts)
     test = stationarity_test(gram, seed=seed)
     if not test.significant:
         K, n = counts.n_folds, counts.n_positions
-        none = np.zeros((n, n))
-        return replace(geometry, stationarity=test, reference=none, replicates=np.zeros((K, n, n)))
-    found = debiased_squares(counts, gram, smoothing_rank(counts, test.significant))
+        none = np.zeros((1, n, n))
+        return replace(geometry, stationarity=test, replicates=none.repeat(K, 0), halves=none)
+    if geometry.estimator == "thinned":
+        found = thinned_squares(counts, gram, seed)
+    else:
+        found = debiased_squares(counts, gram, smoothing_rank(counts, test.significant))
     as_metric = ROOT_METRICS[geometry.metric]
     return replace(
         geometry,
         squared=as_metric(found.squared),
         stationarity=test,
-        reference=as_metric(found.reference),
         replicates=as_metric(found.replicates),
+        halves=as_metric(found.halves),
     )
 
 

@@ -1,4 +1,4 @@
-"""Errors of every number: the jackknife over folds of documents."""
+"""Errors of every number: the jackknife over folds of documents, and their halves."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -43,24 +43,36 @@ def jackknife(
     """A number of the geometry, corrected for bias, with its error.
 
     measure: from squared distances of all pairs, (…, n(n−1)/2), to numbers (…,).
-    With θ of all folds and θ_k without fold k:  bias = (K − 1)(θ̄ − θ),
-    se² = (K − 1)/K Σ (θ_k − θ̄)², and a Student interval of K − 1 degrees of freedom, which
-    takes the bias as one more error, since it is itself only estimated.  bounds: what the number
-    can be; value and interval are cut there.  correct: whether to take the bias off.
-    Quenouille (1956); Tukey (1958); Miller (1974).  A geometry without replicates has no errors.
+    With θ of all folds, θ_k without fold k and θ_h of half of the folds:
+    se² = (K − 1)/K Σ (θ_k − θ̄_k)²;  bias = θ̄_h − θ, as that of N documents is 1/N of a constant;
+    and a Student interval of K − 1 degrees of freedom, which takes the bias as one more error,
+    since it is itself only estimated.  bounds: what the number can be; value and interval are cut
+    there.  correct: whether to take the bias off.
+    Quenouille (1949), whose bias is by halves; Tukey (1958).  The bias (K − 1)(θ̄_k − θ) of the
+    jackknife is noisier: it takes small differences K − 1 times.
+    A geometry without replicates has no errors.
     """
     value = float(measure(condensed(geometry.squared)))
-    if geometry.replicates is None or geometry.reference is None:
+    if geometry.replicates is None or geometry.halves is None:
         return Estimate(float(np.clip(value, *bounds)))
     K = len(geometry.replicates)
-    each = measure(np.stack([condensed(r) for r in geometry.replicates]))
-    bias = float((K - 1) * (each.mean() - measure(condensed(geometry.reference))))
-    se = float(np.sqrt((K - 1) / K * ((each - each.mean()) ** 2).sum()))
+    each, half = (
+        measure(np.stack([condensed(D2) for D2 in group]))
+        for group in (geometry.replicates, geometry.halves)
+    )
+    bias, se = float(half.mean() - value), float(jackknife_se(each))
     if correct:
         value -= bias
-    half = float(student.ppf(0.975, K - 1)) * float(np.hypot(se, bias))
-    value, low, high = np.clip([value, value - half, value + half], *bounds)
-    return Estimate(float(value), se, float(low), float(high))
+    width = float(student.ppf(0.975, K - 1)) * float(np.hypot(se, bias))
+    low, high = np.clip([value - width, value + width], *bounds)
+    return Estimate(float(np.clip(value, *bounds)), se, float(low), float(high))
+
+
+def jackknife_se(replicates: FloatArray) -> FloatArray:
+    """√((K − 1)/K Σ_k (θ_k − θ̄)²) over the first axis, the folds left out.  Tukey (1958)."""
+    K = len(replicates)
+    se: FloatArray = np.sqrt((K - 1) * replicates.var(axis=0))
+    return se
 
 
 def condensed(M: FloatArray) -> FloatArray:

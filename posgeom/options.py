@@ -98,8 +98,9 @@ ESTIMATING = [
         default="debiased",
         show_default=True,
         metavar="NAME",
-        help="debiased: sampling noise taken out, with errors; plugin: distances of the observed "
-        "frequencies, as the paper takes them.",
+        help="debiased: sampling noise taken out, with errors; thinned: the same from positions "
+        "thinned to equal counts; plugin: distances of the observed frequencies, as the paper "
+        "takes them.",
     ),
     click.option(
         "--metric",

@@ -4,6 +4,7 @@ import inspect
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import product
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,13 +14,14 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 from scipy.spatial.distance import cdist
 
+from posgeom import plots
 from posgeom.atomic import written_folder
 from posgeom.counts import PositionCounts, Provenance, canonical
 from posgeom.designers import low_rank
 from posgeom.emit import made_with
 from posgeom.encodings import make_encoding
 from posgeom.errors import PosgeomError
-from posgeom.geometry import Geometry, estimate_geometry, true_geometry
+from posgeom.geometry import ESTIMATORS, Geometry, estimate_geometry, true_geometry
 from posgeom.inference import Estimate, condensed, jackknife, stress_of
 from posgeom.mds import classical_mds
 from posgeom.rank import above_noise
@@ -30,7 +32,8 @@ if TYPE_CHECKING:
     import pandas as pd
 
 ENCODINGS = ("sinusoidal", "alibi", "alibi:reading=kernel")  # RoPE's distances are sinusoidal's
-FILES = ("runs.csv", "summary.csv", "summary.md", "run.toml", "provenance.json")
+FILES = ("runs.csv", "summary.csv", "summary.md", "stress.svg", "run.toml", "provenance.json")
+DRAWN = ("sinusoidal", "alibi")  # encodings in the figure
 CLEAR = 0.05  # a difference of true stresses that ought to be seen
 
 
@@ -43,7 +46,7 @@ class TruthReport:
     provenance: dict[str, Any] = field(default_factory=dict)
 
     def save(self, folder: str | PathLike[str], *, force: bool = False) -> Path:
-        """Write the runs, their summary as CSV and Markdown, and run.toml; returns the folder."""
+        """Write runs, summary as CSV and Markdown, a figure and run.toml; returns the folder."""
         import tomli_w
 
         with written_folder(folder, FILES, "run.toml", force=force) as out:
@@ -55,6 +58,7 @@ class TruthReport:
             table = summary(self.runs)
             table.to_csv(out / "summary.csv", index=False, lineterminator="\n")
             (out / "summary.md").write_text(markdown(self, table), encoding="utf-8")
+            (out / "stress.svg").write_bytes(figure(self.runs))
         return Path(folder)
 
 
@@ -68,7 +72,7 @@ def simulate_truth(
     *,
     progress: bool = False,
 ) -> TruthReport:
-    """Estimate corpora of known shapes again and again, plug-in and debiased.
+    """Estimate corpora of known shapes again and again, with each estimator.
 
     shapes, positions, vocabulary, shortening: see SyntheticCorpus; lengths fall to 1 − shortening
     of the positions.  documents: corpus sizes.  seeds: runs of each.
@@ -96,10 +100,10 @@ def simulate_truth(
 
 
 def simulate(corpus: SyntheticCorpus) -> list[dict[str, Any]]:
-    """Rows of one run: truth and estimate of each encoding's stress, by both estimators."""
+    """Rows of one run: truth and estimate of each encoding's stress, by all estimators."""
     counts, structured = draw_counts(corpus), corpus.shape != "none"
     rows = []
-    for estimator in ("plugin", "debiased"):
+    for estimator in ESTIMATORS:
         found = estimate_geometry(counts, estimator, seed=corpus.seed)
         # of the positions that the estimate has: it leaves out those with few tokens
         truth = true_geometry(corpus.profiles[found.index])
@@ -157,12 +161,15 @@ def _row(encoding: str, truth: float, fit: Estimate | None) -> dict[str, Any]:
 def summary(runs: "pd.DataFrame") -> "pd.DataFrame":
     """A row for each shape, size and estimator: errors, coverage, the winner, what was found.
 
+    runs            seeds; of them, `rejected` is the share in which the test finds structure
     error           mean absolute error of stress over runs and encodings
     worst           the largest mean absolute error of one encoding
     coverage        share of 95% intervals that hold the truth
     right           share of runs that name the better of two encodings whose true stresses
                     differ by more than 0.05, over all such pairs
-    rejected        share of runs in which the test finds structure
+    rank            dimensions that the test finds
+    squared_ratio   mean squared distance found, as a multiple of the true one
+    designed        true stress of the table that classical MDS makes from the estimate
     """
     import pandas as pd
 
@@ -179,7 +186,7 @@ def summary(runs: "pd.DataFrame") -> "pd.DataFrame":
                 "documents": size,
                 "estimator": estimator,
                 "runs": len(once),
-                "rejected": (once["p_value"] <= 0.05).mean() if estimator == "debiased" else np.nan,
+                "rejected": (once["p_value"] <= 0.05).mean() if estimator != "plugin" else np.nan,
                 "rank": once["rank"].mean(),
                 "squared_ratio": once["squared_ratio"].mean(),
                 "error": error.mean(),
@@ -190,6 +197,38 @@ def summary(runs: "pd.DataFrame") -> "pd.DataFrame":
             }
         )
     return pd.DataFrame(rows)
+
+
+def figure(runs: "pd.DataFrame") -> bytes:
+    """SVG: estimated stress against the number of documents, a column for each shape."""
+    from io import BytesIO
+
+    from matplotlib.figure import Figure
+
+    known = runs[runs["encoding"].isin(DRAWN) & (runs["shape"] != "none")]
+    shapes = list(dict.fromkeys(known["shape"])) or [""]
+    with plots.style():
+        drawn = Figure(figsize=(1 + 2.3 * len(shapes), 2.4 * len(DRAWN)), layout="constrained")
+        axes = drawn.subplots(len(DRAWN), len(shapes), squeeze=False, sharey="row", sharex=True)
+        for (row, encoding), (column, shape) in product(enumerate(DRAWN), enumerate(shapes)):
+            cell = known[(known["encoding"] == encoding) & (known["shape"] == shape)]
+            by_size = cell.groupby(["estimator", "documents"])["stress"].agg(["mean", "std"])
+            found = {name: by_size.loc[name] for name in ESTIMATORS if name in by_size.index}
+            if cell.empty:
+                continue
+            ax = plots.estimates_by_size(
+                axes[row, column],
+                np.array(sorted(set(cell["documents"])), dtype=float),
+                {k: (v["mean"].to_numpy(), v["std"].to_numpy()) for k, v in found.items()},
+                cell["truth"].mean(),
+            )
+            ax.set_title(shape if row == 0 else "")
+            ax.set_xlabel("documents" if row == len(DRAWN) - 1 else "")
+            ax.set_ylabel(f"stress of {encoding}" if column == 0 else "")
+        axes[0, 0].legend(fontsize=8)
+        file = BytesIO()
+        drawn.savefig(file, format="svg", metadata={"Date": None, "Creator": None})
+    return file.getvalue()
 
 
 def _named_rightly(known: "pd.DataFrame") -> float:
@@ -209,13 +248,20 @@ def markdown(report: TruthReport, table: "pd.DataFrame") -> str:
     """The summary for a reader, with the settings."""
     s = report.settings
     heads = list(table.columns)
+    sentence, _, columns = (inspect.getdoc(summary) or "").partition("\n")
     lines = [
         "# Estimates against a known truth",
         "",
         f"Zipf vocabulary of {s['vocabulary']:,}, {s['positions']} positions, lengths falling "
         f"evenly to {1 - s['shortening']:.0%} of them, {s['seeds']} seeds a row.",
         "",
-        inspect.getdoc(summary) or "",
+        sentence,
+        "",
+        "```text",
+        *columns.strip().splitlines(),
+        "```",
+        "",
+        "![Estimated stress against the number of documents](stress.svg)",
         "",
         "| " + " | ".join(heads) + " |",
         "|" + "---|" * len(heads),

@@ -10,6 +10,7 @@ from scipy.stats import f as fisher
 
 from posgeom.errors import PosgeomError
 from posgeom.geometry import Geometry
+from posgeom.inference import jackknife_se
 from posgeom.mds import centred_gram, classical_mds
 
 FloatArray = NDArray[np.float64]
@@ -80,13 +81,6 @@ def eigenvalue_errors(geometry: Geometry) -> FloatArray | None:
     U = np.linalg.eigh(centred_gram(geometry.squared, squared=True))[1][:, ::-1]
     grams = (centred_gram(squared, squared=True) for squared in geometry.replicates)
     return jackknife_se(np.stack([np.einsum("ia,ia->a", U, B @ U) for B in grams]))
-
-
-def jackknife_se(replicates: FloatArray) -> FloatArray:
-    """√((K − 1)/K Σ_k (θ_k − θ̄)²) over the first axis, the folds left out.  Tukey (1958)."""
-    K = len(replicates)
-    se: FloatArray = np.sqrt((K - 1) * replicates.var(axis=0))
-    return se
 
 
 def _plane(squared: FloatArray) -> FloatArray:

@@ -14,8 +14,10 @@ from posgeom import (
     true_geometry,
 )
 from posgeom.distances import METRICS
-from posgeom.geometry import position_profiles, ranges
+from posgeom.geometry import only, position_profiles, ranges
+from posgeom.inference import jackknife
 from posgeom.scoring import floor_estimate, score_encodings
+from posgeom.simulation import draw_counts
 
 
 def test_profiles_are_shares_of_the_tokens():
@@ -68,7 +70,7 @@ def test_grids_keep_rows_and_columns():
 
 def test_unknown_names_are_refused():
     counts = count_positions(["a b", "b a"], positions=2)
-    with pytest.raises(PosgeomError, match="use debiased or plugin"):
+    with pytest.raises(PosgeomError, match="use debiased, thinned or plugin"):
         estimate_geometry(counts, "oracle")
     with pytest.raises(PosgeomError, match="use one of hellinger"):
         estimate_geometry(counts, metric="euclid")
@@ -137,3 +139,35 @@ def test_distances_of_a_mixture_are_those_of_its_weights_when_bases_are_disjoint
     np.testing.assert_allclose(
         true_geometry(corpus.profiles).distances, cdist(roots, roots), atol=1e-12
     )
+
+
+@pytest.mark.parametrize("estimator", ["plugin", "debiased"])
+def test_a_geometry_of_some_positions_is_that_of_their_counts(estimator):
+    counts = draw_counts(SyntheticCorpus("mixture", positions=12, vocabulary=200, documents=4_000))
+    rows = np.array([2, 3, 5, 11])
+    whole = estimate_geometry(counts, estimator)
+    part = whole.at(rows)
+    assert part.positions.tolist() == part.index.tolist() == rows.tolist()
+    np.testing.assert_array_equal(part.totals, counts.totals[rows])
+    for i, a in enumerate(rows):
+        for j, b in enumerate(rows):
+            assert part.squared[i, j] == whole.squared[a, b]
+    assert part.stationarity is whole.stationarity
+    if estimator == "plugin":
+        alone = estimate_geometry(only(counts, rows), estimator)
+        np.testing.assert_allclose(part.squared, alone.squared, atol=1e-12)
+        assert part.replicates is None
+        return
+    assert part.replicates.shape == (len(whole.replicates), 4, 4)
+    first = np.array([0, 1])  # the jackknife of a pair is that of the pair in the whole
+    mean = jackknife(lambda s: s.mean(axis=-1), whole.at(rows).at(first))
+    pair = np.flatnonzero((np.triu_indices(12, 1)[0] == 2) & (np.triu_indices(12, 1)[1] == 3))
+    assert mean == jackknife(lambda s: s[..., pair[0]], whole)
+
+
+def test_a_part_of_a_grid_keeps_its_flat_numbers():
+    whole = estimate_geometry(count_positions("digits"), "plugin")
+    part = whole.at(np.array([63, 9]))
+    assert part.positions.tolist() == [[7, 7], [1, 1]]
+    assert part.index.tolist() == [63, 9]
+    assert part.squared[0, 1] == whole.squared[9, 63]

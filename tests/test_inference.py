@@ -5,6 +5,7 @@ import pytest
 from scipy.stats import t
 
 from posgeom import SyntheticCorpus, estimate_geometry, true_geometry
+from posgeom.debias import balanced_splits
 from posgeom.geometry import Geometry
 from posgeom.inference import (
     Estimate,
@@ -28,12 +29,13 @@ def of_sample(x):
         return value * (1 - np.eye(2))
 
     without = [(x.sum() - x[k]) / (K - 1) for k in range(K)]
+    halves = [h for s in balanced_splits(K) for h in (x[s].mean(), x[~s].mean())]
     return Geometry(
         squared=square(x.mean()),
         totals=np.ones(2, dtype=int),
         positions=np.arange(2),
-        reference=square(x.mean()),
         replicates=np.stack([square(m) for m in without]),
+        halves=np.stack([square(m) for m in halves]),
     )
 
 
@@ -47,7 +49,7 @@ def test_the_error_of_a_mean_is_its_standard_error():
 
 
 def test_the_bias_of_a_square_is_taken_off():
-    """E x̄² = μ² + σ²/K; the jackknife gives x̄² − s²/K exactly."""
+    """E x̄² = μ² + σ²/K; over all balanced halves, x̄² − s²/K comes out exactly."""
     x = np.random.default_rng(1).normal(3, 1, 16)
     found = jackknife(lambda s: s[..., 0] ** 2, of_sample(x))
     assert found.value == pytest.approx(x.mean() ** 2 - x.var(ddof=1) / 16)

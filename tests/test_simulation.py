@@ -16,7 +16,7 @@ def report():
 
 def test_summary_is_of_the_runs(report):
     table = summary(report.runs).set_index(["shape", "estimator"])
-    assert len(report.runs) == 2 * (2 * 4 + 2 * 3)
+    assert len(report.runs) == 2 * (3 * 4 + 3 * 3)
     cell = report.runs.query("shape == 'mixture' and estimator == 'debiased'")
     known = cell[cell["encoding"] != "mds"]
     error = (known["stress"] - known["truth"]).abs()
@@ -49,7 +49,8 @@ def test_a_pipeline_writes_it_and_knows_it_again(tmp_path):
     assert [fresh for _, fresh in run_pipeline(file, tmp_path)] == [True]
     assert [fresh for _, fresh in run_pipeline(file, tmp_path)] == [False]
     files = {p.name for p in (tmp_path / "t").iterdir()}
-    assert files == {"runs.csv", "summary.csv", "summary.md", "run.toml", "provenance.json"}
+    texts = {"runs.csv", "summary.csv", "summary.md", "run.toml", "provenance.json"}
+    assert files == texts | {"stress.svg"}
     assert "| mixture | 2000 | debiased |" in (tmp_path / "t" / "summary.md").read_text()
 
 

@@ -8,7 +8,8 @@ from scipy.spatial.distance import cdist
 
 from posgeom.errors import PosgeomError
 from posgeom.geometry import Geometry
-from posgeom.trajectory import eigenvalue_errors, jackknife_se, mds_trajectory
+from posgeom.inference import jackknife_se
+from posgeom.trajectory import eigenvalue_errors, mds_trajectory
 
 K = 16
 CURVE = np.stack([3 * np.cos(np.linspace(0, 2.5, 12)), 2 * np.sin(np.linspace(0, 2.5, 12))], axis=1)
@@ -30,7 +31,6 @@ def geometry_of(points):
         totals=np.full(n, 1000),
         positions=np.arange(n),
         estimator="debiased",
-        reference=squares(full),
         replicates=np.stack([squares(x) for x in without]),
     )
 

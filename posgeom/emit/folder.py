@@ -116,7 +116,7 @@ def load_design(folder: str | PathLike[str]) -> dict[str, Any]:
 def write_geometry(geometry: Geometry, file: str | PathLike[str]) -> None:
     """Write a geometry as .npz: arrays by name, the rest as JSON bytes; nothing pickled.
 
-    `replicates` (K, n, n) and `reference` (n, n) hold what the errors are taken from, and
+    `replicates` (K, n, n) and `halves` (H, n, n) hold what the errors are taken from, and
     `eigenvalues` (n,) those of the test of stationarity; a plug-in geometry has none of them.
     """
     test = geometry.stationarity
@@ -143,9 +143,9 @@ def write_geometry(geometry: Geometry, file: str | PathLike[str]) -> None:
     }
     if test is not None:
         arrays["eigenvalues"] = test.eigenvalues
-    if geometry.replicates is not None and geometry.reference is not None:
+    if geometry.replicates is not None and geometry.halves is not None:
         arrays["replicates"] = geometry.replicates
-        arrays["reference"] = geometry.reference
+        arrays["halves"] = geometry.halves
     np.savez_compressed(file, **arrays)
 
 
@@ -166,8 +166,8 @@ def read_geometry(file: str | PathLike[str]) -> Geometry:
                 left_out=tuple(about["left_out"]),
                 notes=tuple(about["notes"]),
                 stationarity=test and Stationarity(**test, eigenvalues=saved["eigenvalues"]),
-                reference=saved.get("reference"),
                 replicates=saved.get("replicates"),
+                halves=saved.get("halves"),
             )
     except Exception as error:  # zip, JSON and array faults: all mean the same to a reader
         raise PosgeomError(f"{file} holds no geometry: {error}") from error

@@ -23,6 +23,7 @@ from posgeom.plots.encodings import (
     stress_by_rank,
 )
 from posgeom.plots.look import plain, style
+from posgeom.plots.truth import estimates_by_size
 
 __all__ = [
     "distance_matrix",
@@ -39,6 +40,7 @@ __all__ = [
     "distance_by_offset",
     "shares",
     "heat_map",
+    "estimates_by_size",
     "plain",
     "style",
 ]

@@ -16,6 +16,7 @@ from scipy.stats import t as student
 from posgeom import plots
 from posgeom.distances import METRICS
 from posgeom.geometry import ROOT_METRICS, only, position_profiles
+from posgeom.inference import jackknife_se
 from posgeom.rank import above_noise
 from posgeom.report.words import (
     BASELINES,
@@ -34,7 +35,7 @@ from posgeom.report.words import (
     with_error,
 )
 from posgeom.stress import offset_groups, pairs
-from posgeom.trajectory import eigenvalue_errors, jackknife_se
+from posgeom.trajectory import eigenvalue_errors
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -300,11 +301,11 @@ def _with_errors(
     As posgeom.inference.jackknife, for a measure from (…, n, n) to many numbers (…, m).
     """
     value = measure(geometry.squared)
-    if geometry.replicates is None or geometry.reference is None:
+    if geometry.replicates is None or geometry.halves is None:
         return value, np.zeros_like(value)
-    each = measure(geometry.replicates)
-    bias = (len(each) - 1) * (each.mean(axis=0) - measure(geometry.reference))
-    return value - bias, student_of(geometry) * np.hypot(jackknife_se(each), bias)
+    bias = measure(geometry.halves).mean(axis=0) - value
+    se = jackknife_se(measure(geometry.replicates))
+    return value - bias, student_of(geometry) * np.hypot(se, bias)
 
 
 def error_of_means(
