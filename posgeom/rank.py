@@ -8,7 +8,7 @@ from posgeom.stress import pairs
 
 FloatArray = NDArray[np.float64]
 
-STRESS_KEPT = 0.01  # what rank "auto" may leave: distances right to about a tenth
+STRESS_KEPT = 0.01  # what rank "auto" may leave without errors: distances right to about a tenth
 
 
 def participation_ratio(eigenvalues: FloatArray) -> float:
@@ -62,23 +62,65 @@ def stress_by_rank(coordinates: FloatArray, D: FloatArray) -> tuple[FloatArray, 
     return scale_free, raw
 
 
-def choose_rank(rank: int | str, stresses: FloatArray, n: int, dim: int) -> int:
-    """The rank to keep of n positions in a model of width dim: a number, or the rule "auto".
+def choose_rank(
+    rank: int | str,
+    stresses: FloatArray,
+    n: int,
+    dim: int,
+    *,
+    errors: FloatArray | None = None,
+    explained: FloatArray | None = None,
+    ranks: NDArray[np.int64] | None = None,
+) -> int:
+    """The rank to keep of n positions in a model of width dim: a number, or a rule by name.
 
-    "auto": the smallest whose stress is at most 0.01, else the largest possible.
-    stresses: (R,), scale-free, by rank 1..R.
+    "auto"           the smallest whose stress is within one standard error of the least; where
+                     errors are not known, "stress=0.01"
+    "stress=S"       the smallest whose stress is at most S
+    "explained=E"    the smallest that holds the share E of the positive eigenvalues
+    A rule that no rank meets takes the largest.
+
+    stresses, errors, explained: (R,) scale-free stress, its standard error and the share explained
+    at each of `ranks`, ascending, by default 1..R.  Breiman et al. (1984), sec. 3.4.3: one
+    standard error.
     Raises PosgeomError for a rank outside 1..min(n − 1, dim) and a rule that does not exist.
     """
-    if rank == "auto":
-        enough = np.flatnonzero(stresses <= STRESS_KEPT)
-        return int(enough[0]) + 1 if enough.size else max(1, len(stresses))
+    at = np.arange(1, len(stresses) + 1) if ranks is None else ranks
+    name, _, value = str(rank).partition("=")
+    if name == "auto" and not value:
+        if errors is None or not np.isfinite(errors).all():
+            return _first(at, stresses <= STRESS_KEPT)
+        least = int(stresses.argmin())
+        return _first(at, stresses <= stresses[least] + errors[least])
+    if name == "stress":
+        return _first(at, stresses <= _share(rank, value))
+    if name == "explained" and explained is not None:
+        return _first(at, explained >= _share(rank, value))
     try:
         r = int(rank)
     except ValueError:
         raise PosgeomError(
-            f"rank {rank!r} is neither a number nor a rule; use --rank auto or a number"
+            f"rank {rank!r} is neither a number nor a rule; "
+            "use --rank auto or a number, stress=0.01 or explained=0.9"
         ) from None
     return check_rank(r, n, dim)
+
+
+def _first(ranks: NDArray[np.int64], enough: NDArray[np.bool_]) -> int:
+    if not enough.any():
+        return int(ranks[-1]) if len(ranks) else 1
+    return int(ranks[enough.argmax()])
+
+
+def _share(rule: int | str, value: str) -> float:
+    """The number of a rule, in 0..1; PosgeomError for any other."""
+    try:
+        share = float(value)
+    except ValueError:
+        share = float("nan")
+    if not 0 <= share <= 1:
+        raise PosgeomError(f"--rank {rule} came; give a number from 0 to 1 after the =")
+    return share
 
 
 def check_rank(rank: int, n: int, dim: int) -> int:

@@ -45,6 +45,35 @@ def test_auto_takes_the_smallest_that_leaves_a_hundredth():
     assert choose_rank("auto", np.array([0.3, 0.2]), 3, 2) == 2
 
 
+def test_auto_takes_the_smallest_within_one_error_of_the_least():
+    """As counted by hand: the least, 0.010 at rank 4, and its error of 0.005 reach to rank 3."""
+    stresses, errors = np.array([0.3, 0.02, 0.014, 0.010, 0.011]), np.array([9, 9, 9, 0.005, 9])
+    assert choose_rank("auto", stresses, 9, 128, errors=errors) == 3
+    assert choose_rank("auto", stresses, 9, 128, errors=errors / 10) == 4
+
+
+def test_auto_without_errors_is_the_rule_of_a_hundredth():
+    stresses = np.array([0.3, 0.02, 0.0099, 0.001])
+    for errors in (None, np.full(4, np.nan)):
+        assert choose_rank("auto", stresses, 9, 128, errors=errors) == 3
+    assert choose_rank("stress=0.01", stresses, 9, 128, errors=np.zeros(4)) == 3
+
+
+@pytest.mark.parametrize(
+    ("rule", "rank"),
+    [("stress=0.02", 2), ("stress=0", 7), ("explained=0.6", 2), ("explained=0.61", 4)],
+)
+def test_rules_by_name_choose_among_the_ranks_given(rule, rank):
+    stresses, shares = np.array([0.3, 0.02, 0.01, 0.001]), np.array([0.5, 0.6, 0.8, 0.95])
+    ranks = np.array([1, 2, 4, 7])
+    assert choose_rank(rule, stresses, 9, 128, explained=shares, ranks=ranks) == rank
+
+
+def test_a_rule_that_no_rank_meets_takes_the_largest():
+    shares = np.array([0.5, 0.6])
+    assert choose_rank("explained=0.9", np.array([0.3, 0.2]), 9, 128, explained=shares) == 2
+
+
 def test_a_number_is_taken_as_it_is():
     assert choose_rank(2, np.array([0.3, 0.2, 0.1]), 4, 128) == 2
     assert choose_rank("2", np.array([0.3, 0.2, 0.1]), 4, 128) == 2
@@ -52,8 +81,18 @@ def test_a_number_is_taken_as_it_is():
 
 @pytest.mark.parametrize(
     ("rank", "words"),
-    [(0, "1 to 3"), (4, "1 to 3"), (9, "raise --dim"), ("best", "auto or a number")],
+    [
+        (0, "1 to 3"),
+        (4, "1 to 3"),
+        (9, "raise --dim"),
+        ("best", "auto or a number, stress=0.01 or explained=0.9"),
+        ("auto=3", "or a number"),
+        ("stress=", "from 0 to 1"),
+        ("stress=two", "from 0 to 1"),
+        ("stress=nan", "from 0 to 1"),
+        ("explained=90", "from 0 to 1"),
+    ],
 )
 def test_ranks_that_cannot_be_are_refused(rank, words):
     with pytest.raises(PosgeomError, match=words):
-        choose_rank(rank, np.array([0.1]), 4, 8)
+        choose_rank(rank, np.array([0.1]), 4, 8, explained=np.array([0.5]))

@@ -44,14 +44,24 @@ class LowRank:
     def with_norm(self, norm: float) -> Self:
         """The same shape at another scale: rows with a root mean square norm of `norm`.
 
-        Raises PosgeomError unless norm is positive and finite.
+        Raises PosgeomError for a norm that is not positive, or that float32 cannot hold.
         """
-        if not (np.isfinite(norm) and norm > 0):
-            raise PosgeomError(f"--norm {norm} came; give a positive number")
-        if not 1e-30 <= norm <= 1e30:
-            raise PosgeomError(f"--norm {norm} came, which float32 cannot hold; give one near 1")
-        own = np.sqrt((self.A**2).sum(axis=1).mean())
+        check_scale("--norm", norm)
+        own = rms_norm(self.A)
         return replace(self, A=self.A * (norm / own)) if own > 0 else self
+
+
+def rms_norm(rows: FloatArray) -> float:
+    """√(1/n Σ_i ‖x_i‖²) of rows (n, d)."""
+    return float(np.sqrt((rows**2).sum(axis=1).mean()))
+
+
+def check_scale(flag: str, value: float) -> None:
+    """Raise PosgeomError unless a size that was asked of a table is one that float32 can hold."""
+    if not (np.isfinite(value) and value > 0):
+        raise PosgeomError(f"{flag} {value} came; give a positive number")
+    if not 1e-30 <= value <= 1e30:
+        raise PosgeomError(f"{flag} {value} came, which float32 cannot hold; give one near 1")
 
 
 def low_rank(coordinates: FloatArray, rank: int, dim: int) -> LowRank:

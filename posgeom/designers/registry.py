@@ -4,24 +4,25 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import ClassVar
 
+from posgeom.designers.designed import DesignedTable, own_rank
+from posgeom.designers.fitted_axial import fitted_axial
+from posgeom.designers.fitted_bias import fitted_alibi, fitted_kerple
+from posgeom.designers.fitted_rope import fitted_base, fitted_rope
+from posgeom.designers.fitted_t5 import fitted_t5
 from posgeom.designers.low_rank import low_rank
-from posgeom.encodings import FixedTable
+from posgeom.designers.stress_optimal import stress_encoding
+from posgeom.encodings import Encoding
 from posgeom.encodings.registry import Spec, convert_options
 from posgeom.geometry import Geometry
 from posgeom.mds import classical_mds
-from posgeom.rank import above_noise, check_rank
+from posgeom.rank import check_rank
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
-class MDSTable(FixedTable):
+class MDSTable(DesignedTable):
     """A table that classical MDS made for a geometry."""
 
     family: ClassVar[str] = "mds"
-
-    @property
-    def note(self) -> str:
-        """That its score is in-sample."""
-        return "made for this sample: its stress is that of the fit"
 
 
 def mds_encoding(geometry: Geometry, spec: Spec, dim: int) -> MDSTable:
@@ -33,16 +34,18 @@ def mds_encoding(geometry: Geometry, spec: Spec, dim: int) -> MDSTable:
     options = {"dim": dim} | convert_options(spec, {"rank": int, "dim": int})
     n, dim = geometry.n_positions, options["dim"]
     mds = classical_mds(geometry.squared, squared=True)
-    rank = check_rank(
-        options.get("rank", max(1, min(above_noise(mds.eigenvalues), dim, n - 1))), n, dim
-    )
+    rank = check_rank(options.get("rank", own_rank(mds, dim)), n, dim)
     factors = low_rank(mds.coordinates, rank, dim)
-    return MDSTable(
-        rows=factors.table(),
-        index=geometry.index,
-        spec=spec.text,
-        stored_parameters=factors.n_parameters if "rank" in options else n * dim,
-    )
+    return MDSTable.of(factors, geometry, spec.text, low_rank="rank" in options)
 
 
-DESIGNERS: dict[str, Callable[[Geometry, Spec, int], FixedTable]] = {"mds": mds_encoding}
+DESIGNERS: dict[str, Callable[[Geometry, Spec, int], Encoding]] = {
+    "mds": mds_encoding,
+    "stress": stress_encoding,
+    "fitted-rope": fitted_rope,
+    "fitted-base": fitted_base,
+    "fitted-axial": fitted_axial,
+    "fitted-alibi": fitted_alibi,
+    "fitted-kerple": fitted_kerple,
+    "fitted-t5": fitted_t5,
+}
