@@ -17,6 +17,7 @@ from posgeom.options import (
     DESIGNING,
     ESTIMATING,
     FORCE,
+    FORCE_FIT,
     JSON,
     PER_HEAD,
     QUIET,
@@ -46,7 +47,7 @@ def cli() -> None:
 @click.argument("source")
 @with_options(READING, COUNTING, ESTIMATING, SCORING, [PER_HEAD], DESIGNING)
 @click.option("--out", type=click.Path(), required=True, metavar="DIR", help="Folder to write.")
-@with_options([QUIET, FORCE, JSON])
+@with_options([QUIET, FORCE_FIT, JSON])
 def design_command(
     source: str, out: str, quiet: bool, force: bool, as_json: bool, **settings: Any
 ) -> None:
@@ -55,18 +56,18 @@ def design_command(
     from posgeom.emit import check_run
 
     check_run(out, force=force)  # before the work, not after it
-    made = design(source, **settings, progress=wants_progress(quiet))
+    made = design(source, **settings, force=force, progress=wants_progress(quiet))
     made.save(out, force=force)
     say(made.notes, quiet)
     if as_json:
         click.echo(json.dumps(summary(made) | {"out": out}))
         return
     show_scores(made.scores)
-    low = made.low_rank
+    low = made.extended or made.low_rank
     click.echo(
         f"\nshift-invariant floor {made.floor}: no encoding of offsets alone has less stress"
-        f"\nencoding: rank {low.rank}, {low.n_parameters:,} parameters in place of "
-        f"{made.geometry.n_positions * low.dim:,}"
+        f"\nencoding: {made.table_family}, rank {low.rank}, {len(low.A):,} positions, "
+        f"{low.n_parameters:,} parameters in place of {len(low.A) * low.dim:,}"
         f"\nwritten to {out}; look at {out}/report.html"
     )
     if made.geometry.estimator == "plugin":
@@ -125,8 +126,9 @@ def score_command(
     source: str, quiet: bool, as_json: bool, encodings: tuple[str, ...], **settings: Any
 ) -> None:
     """Rank encodings against a corpus, saved counts (.npz), or the folder of a run."""
-    from posgeom.design import default_encodings, geometry_of
+    from posgeom.design import default_encodings
     from posgeom.scoring import floor_estimate, score_encodings
+    from posgeom.sources import geometry_of
 
     scoring = {name: settings.pop(name) for name in ("dim", "per_head", "seed")}
     geometry = geometry_of(source, **settings, progress=wants_progress(quiet))
@@ -158,9 +160,10 @@ def diagnose_command(
     **settings: Any,
 ) -> None:
     """Tell geometry from sampling noise, and say what a corpus asks of an encoding."""
-    from posgeom.design import counts_of, default_encodings
+    from posgeom.design import default_encodings
     from posgeom.diagnose import diagnose
     from posgeom.geometry import estimate_geometry
+    from posgeom.sources import counts_of
 
     if out is not None:
         from posgeom.report import Diagnosed, check_diagnosis_out, write_diagnosis
@@ -217,13 +220,13 @@ def inspect_command(path: str, layer: int, tokens: str | None, seed: int, as_jso
 
 
 @cli.command("encodings")
-@click.option(
-    "--dim", type=int, default=128, show_default=True, metavar="D", help="Width of the model."
-)
+@click.option("--dim", type=int, metavar="D", help="Width of the model, by default 128.")
 @click.option("--heads", type=int, metavar="H", help="Heads of the model.")
 @click.option("--length", type=int, metavar="L", help="Positions of the model.")
 @with_options([JSON])
-def encodings_command(dim: int, heads: int | None, length: int | None, as_json: bool) -> None:
+def encodings_command(
+    dim: int | None, heads: int | None, length: int | None, as_json: bool
+) -> None:
     """List the encodings that can be scored; with --heads and --length also what each costs."""
     from posgeom.designers import DESIGNERS
     from posgeom.passport.catalogue import Entry, catalogue, first_sentence, lines

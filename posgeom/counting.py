@@ -35,6 +35,7 @@ def count_positions(
     grid: tuple[int, int] | None = None,
     folds: int = 16,
     special_tokens: bool = False,
+    up_to: int | None = None,
     progress: bool = False,
     **reading: Any,
 ) -> PositionCounts:
@@ -46,6 +47,7 @@ def count_positions(
     align       start, end or packed, see Window
     grid        (rows, columns) for two-dimensional documents of rows·columns tokens
     folds       a power of two; the fold of a document is a hash of its group, or of itself
+    up_to       count more than `positions`, as far as documents reach but no further than this
     reading     text_field, group_field, documents, split, …, see open_corpus
 
     Raises PosgeomError for a source that cannot be read, for one without usable tokens or with a
@@ -53,7 +55,7 @@ def count_positions(
     """
     source = open_corpus(corpus, **reading)
     grid = grid or source.grid
-    n, align = _window_size(positions, align, grid, source)
+    n, align = _window_size(up_to or positions, align, grid, source)
     if folds < 1 or folds & (folds - 1):
         raise PosgeomError(f"--folds {folds} came; use a power of two, such as 16")
     window = Window(n, align, folds)
@@ -78,7 +80,7 @@ def count_positions(
             f"--positions {positions} came, the longest document has {longest} tokens; "
             f"use --positions {longest} or less"
         )
-    return counts
+    return counts if up_to is None else counts.first(min(up_to, counts.provenance.longest))
 
 
 class _Tally:

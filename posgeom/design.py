@@ -1,32 +1,41 @@
 """The whole job: from a corpus to an encoding made for it, scored beside the known ones."""
 
-import inspect
-from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from functools import cached_property, partial
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
+from scipy.spatial.distance import pdist, squareform
 
 from posgeom.corpus import Corpus, open_corpus
 from posgeom.counting import count_positions
 from posgeom.counts import PositionCounts
 from posgeom.designers import DESIGNERS, LowRank, low_rank
+from posgeom.designers.constraints import Constraints
+from posgeom.designers.designed import own_rank
+from posgeom.designers.extension import Extension, extend
+from posgeom.designers.families import ALL, Candidate, family_candidates
+from posgeom.designers.ranks import rank_table
+from posgeom.designers.stress_optimal import stress_low_rank
 from posgeom.diagnose import Diagnosis, diagnose
 from posgeom.encodings import Encoding, make_encoding, parse_spec
 from posgeom.errors import PosgeomError
+from posgeom.gains import gains
 from posgeom.geometry import Geometry, estimate_geometry
 from posgeom.inference import Estimate
 from posgeom.mds import MDSResult, classical_mds
-from posgeom.rank import above_noise, choose_rank, explained_share, stress_by_rank
+from posgeom.rank import check_rank, choose_rank
 from posgeom.scoring import (
     check_structure,
     floor_estimate,
     make_encodings,
     score_encodings,
 )
+from posgeom.stress import stress
 from posgeom.tokenizer import PLAIN, LibraryTokenizer, load_tokenizer
 
 if TYPE_CHECKING:
@@ -46,6 +55,8 @@ class Design:
     settings    the keywords of `design` that make the same again
     provenance  versions, seed, fingerprints
     tokenizer   text of the tokenizer.json, where one was trained for this corpus
+    extended    the encoding carried to more positions, where that was asked
+    extension   how it was carried there, and what that costs
     """
 
     counts: PositionCounts
@@ -55,6 +66,8 @@ class Design:
     settings: dict[str, Any] = field(repr=False)
     provenance: dict[str, Any] = field(default_factory=dict, repr=False)
     tokenizer: str | None = field(default=None, repr=False)
+    extended: LowRank | None = None
+    extension: Extension | None = field(default=None, repr=False)
 
     @property
     def title(self) -> str:
@@ -64,7 +77,55 @@ class Design:
     @property
     def notes(self) -> tuple[str, ...]:
         """What the run has to say of itself, a sentence each."""
-        return self.counts.provenance.notes + self.geometry.notes
+        notes = self.counts.provenance.notes + self.geometry.notes
+        above, r = own_rank(self.mds, self.low_rank.dim), self.low_rank.rank
+        if r > above:
+            notes += (
+                f"rank {r} is more than the {above} dimensions that stand above the noise: the "
+                "others carry chance",
+            )
+        held_out = {} if self.extension is None else self.extension.held_out
+        if held_out and held_out["interpolation"].value < held_out["harmonic"].value:
+            notes += (
+                "positions without counts are better met by interpolation (held-out stress "
+                f"{held_out['interpolation']}) than by the harmonic form ({held_out['harmonic']}), "
+                "but it moves the known rows too; see --extend-by",
+            )
+        if self.settings.get("row_norm") or self.settings.get("zero_mean"):
+            D, dim = self.geometry.distances, self.low_rank.dim
+            free = table_of_rank(self.geometry, r, dim, by_stress=self.table_family == "stress")
+            before, after = (stress(squareform(pdist(t.A)), D) for t in (free, self.low_rank))
+            notes += (
+                f"what was asked of its rows takes its stress from {before:.3f} to {after:.3f}",
+            )
+        return notes
+
+    @property
+    def table_family(self) -> str:
+        """What made the low-rank encoding: mds, or stress."""
+        return "stress" if {"stress", ALL} & set(self.settings["family"]) else "mds"
+
+    @cached_property
+    def candidates(self) -> list[Candidate]:
+        """The designs of the families that were asked for."""
+        return family_candidates(
+            self.settings["family"],
+            rank=self.low_rank.rank,
+            dim=self.low_rank.dim,
+            heads=self.settings["heads"],
+            grid=self.geometry.grid is not None,
+        )
+
+    @cached_property
+    def gains(self) -> "pd.DataFrame":
+        """What each design gains over the known encoding beside it, see posgeom.gains."""
+        return gains(
+            self.geometry,
+            self.candidates,
+            self.low_rank.dim,
+            seed=self.settings["seed"],
+            held_out=self.extension is not None,
+        )
 
     @cached_property
     def floor(self) -> Estimate:
@@ -86,8 +147,8 @@ class Design:
 
     @cached_property
     def ranks(self) -> "pd.DataFrame":
-        """What each rank would cost and leave: rank, stress, stress_raw, explained, parameters."""
-        return rank_table(self.geometry, self.mds, self.low_rank.dim)
+        """What each rank would cost and leave, see posgeom.designers.ranks.rank_table."""
+        return rank_table(self.geometry, self.low_rank.dim)
 
     @cached_property
     def encodings(self) -> dict[str, Encoding]:
@@ -128,11 +189,22 @@ def design(
     metric: str = "hellinger",
     min_count: int = 2,
     dim: int = 128,
+    family: str | Sequence[str] = "mds",
     rank: int | str = "auto",
+    heads: int = 8,
     norm: float | None = None,
+    row_norm: float | None = None,
+    match: str | None = None,
+    bound: float | None = None,
+    zero_mean: bool = False,
+    dtype: str | None = None,
+    min_separation: float | None = None,
+    extend_to: int | None = None,
+    extend_by: str | None = None,
     encodings: Sequence[str] | None = None,
     per_head: bool = False,
     seed: int = 0,
+    force: bool = False,
     progress: bool = False,
     text_field: str | None = None,
     group_field: str | None = None,
@@ -142,15 +214,22 @@ def design(
     encoding_errors: str = "strict",
     ids_dtype: str | None = None,
 ) -> Design:
-    """Count a corpus, find its geometry, make a low-rank encoding for it, score the known ones.
+    """Count a corpus, find its geometry, make encodings for it, score the known ones.
 
     corpus, tokenizer, positions, align, grid, folds   see count_positions
     estimator, metric, min_count                        see estimate_geometry
     dim         width d of the model
-    rank        r of the low-rank encoding, or "auto": the smallest with stress ≤ 0.01
-    norm        root mean square of the rows' norms; by default the corpus's own distances stand
+    family      what to make: mds, stress, rope, alibi, t5 or all, see family_candidates.  The
+                low-rank encoding is that of mds, or of stress where it is among them
+    rank        r of the low-rank encoding, or a rule, see choose_rank
+    heads       slopes of a fitted ALiBi
+    norm, row_norm, match, bound, zero_mean, dtype, min_separation    see Constraints; by default
+                the corpus's own distances stand
+    extend_to, extend_by   carry the low-rank encoding to so many positions, see extend
     encodings   specs to score, see score_encodings; by default sinusoidal, RoPE, ALiBi under
-                both readings and random rows.  `mds` and `mds:rank=r` are always scored too
+                both readings and random rows.  `mds`, the designs of the families and the known
+                encodings beside them are always scored too
+    force       fit even where the test finds no structure
     text_field, group_field, documents, split, …        see open_corpus
 
     Raises PosgeomError for bad input of any of these kinds.
@@ -164,10 +243,9 @@ def design(
         "encoding_errors": encoding_errors,
         "ids_dtype": ids_dtype,
     }
-    if dim < 1:
-        raise PosgeomError(f"--dim {dim} came; give 1 or more")
-    if seed < 0:
-        raise PosgeomError(f"--seed {seed} came; give 0 or more")
+    families = [family] if isinstance(family, str) else list(family)
+    constraints = Constraints(norm, row_norm, match, bound, zero_mean, dtype, min_separation)
+    check_request(families, positions, grid, dim=dim, heads=heads, seed=seed, extend_to=extend_to)
     for spec in encodings or ():
         if isinstance(spec, str) and parse_spec(spec).family not in DESIGNERS:
             make_encoding(spec, dim=dim, seed=seed)  # what is wrong with it is told before the work
@@ -175,7 +253,7 @@ def design(
     trained = None
     if isinstance(tokenizer, str) and tokenizer.startswith("train:"):
         trained = load_tokenizer(tokenizer, source, special_tokens=special_tokens)
-    counts = count_positions(
+    every = count_positions(
         source,
         trained or tokenizer,
         positions,
@@ -183,16 +261,37 @@ def design(
         grid=grid,
         folds=folds,
         special_tokens=special_tokens,
+        # blocks of a packed stream are as long as the model is: longer ones are other blocks
+        up_to=None if align == "packed" else extend_to,
         progress=progress,
     )
-    geometry = estimate_geometry(counts, estimator, metric=metric, min_count=min_count, seed=seed)
+    known = estimate_geometry(
+        every, estimator, metric=metric, min_count=min_count, seed=seed, force=force
+    )
+    counts, geometry = every, known
+    if extend_to is not None and positions is not None and positions < every.n_positions:
+        counts = every.first(positions)
+        geometry = known.at(np.flatnonzero(known.index < positions))
     check_structure(geometry)
-    mds = classical_mds(geometry.squared, squared=True)
-    ranks = rank_table(geometry, mds, dim)
-    r = choose_rank(rank, ranks["stress"].to_numpy(), geometry.n_positions, dim)
-    factors = low_rank(mds.coordinates, r, dim)
-    wanted = list(encodings or default_encodings(dim))
-    wanted += [spec for spec in ("mds", f"mds:rank={r}") if spec not in wanted]
+    by_stress = bool({"stress", ALL} & set(families))
+    r = rank_of(geometry, rank, dim, by_stress=by_stress)
+    factors = table_of_rank(geometry, r, dim, by_stress=by_stress)
+    low = constraints.apply(factors)
+    extension = extended = None
+    if extend_to is not None:
+        extension = extend(
+            known,
+            factors.A,
+            extend_to,
+            extend_by,
+            fit=partial(least_stress_coordinates, dim=dim) if by_stress else None,
+            optimal=by_stress,
+        )
+        extended = constraints.apply(replace(factors, A=extension.A))
+    candidates = family_candidates(families, rank=r, dim=dim, heads=heads, grid=grid is not None)
+    wanted = [*(encodings or default_encodings(dim)), "mds", f"mds:rank={r}"]
+    wanted += [spec for c in candidates for spec in (c.spec, *c.beside)]
+    wanted = list(dict.fromkeys(wanted))
     settings = {
         "source": source.source,
         "tokenizer": tokenizer_setting(tokenizer),
@@ -205,95 +304,93 @@ def design(
         "metric": metric,
         "min_count": min_count,
         "dim": dim,
+        "family": families,
         "rank": r,
-        "norm": norm,
+        "heads": heads,
+        "extend_to": extend_to,
+        "extend_by": extend_by,
         "encodings": wanted,
         "per_head": per_head,
         "seed": seed,
-    } | reading
+        "force": (force and not geometry.has_structure) or None,
+    }
+    settings |= asdict(constraints) | reading
     return Design(
         counts=counts,
         geometry=geometry,
-        low_rank=factors if norm is None else factors.with_norm(norm),
+        low_rank=low,
         scores=score_encodings(geometry, wanted, dim, seed=seed, per_head=per_head),
         settings={key: value for key, value in settings.items() if value is not None},
         provenance=counts.provenance.as_dict(),
         tokenizer=trained.to_json() if isinstance(trained, LibraryTokenizer) else None,
+        extended=extended,
+        extension=extension,
     )
 
 
-def geometry_of(
-    source: Any,
+def check_request(
+    families: Sequence[str],
+    positions: int | None,
+    grid: tuple[int, int] | None,
     *,
-    estimator: str = "debiased",
-    metric: str = "hellinger",
-    min_count: int = 2,
-    **counting: Any,
-) -> Geometry:
-    """The geometry of saved counts (.npz), of the folder of a run, or of a corpus.
-
-    A run keeps its own geometry; counts and corpora are estimated as asked.  counting: the
-    keywords of count_positions.
-    Raises PosgeomError for options that cannot be heeded: a run is estimated already, and counts
-    are counted.
-    """
-    estimating: dict[str, Any] = {
-        "estimator": estimator,
-        "metric": metric,
-        "min_count": min_count,
-    }
-    if isinstance(source, str | PathLike) and (Path(source) / "geometry.npz").is_file():
-        _refuse_options(f"the run {source}", geometry_of, estimating)
-        _refuse_options(f"the run {source}", design, counting)
-        return Design.load(source).geometry
-    return estimate_geometry(counts_of(source, **counting), **estimating)
-
-
-def counts_of(source: Any, **counting: Any) -> PositionCounts:
-    """The counts of a run or a file (.npz), or of a corpus, which alone heeds the options."""
-    if isinstance(source, str | PathLike) and (Path(source) / "counts.npz").is_file():
-        _refuse_options(f"the run {source}", design, counting)
-        return PositionCounts.load(Path(source) / "counts.npz")
-    if isinstance(source, str | PathLike) and Path(source).suffix == ".npz":
-        _refuse_options(f"the counts {source}", design, counting)
-        return PositionCounts.load(source)
-    return count_positions(source, **counting)
+    dim: int,
+    heads: int,
+    seed: int,
+    extend_to: int | None,
+) -> None:
+    """Raise PosgeomError for what cannot be made, before the work."""
+    if dim < 1:
+        raise PosgeomError(f"--dim {dim} came; give 1 or more")
+    if seed < 0:
+        raise PosgeomError(f"--seed {seed} came; give 0 or more")
+    family_candidates(families, rank=1, dim=dim, heads=heads)
+    if extend_to is None:
+        return
+    if grid is not None:
+        raise PosgeomError(
+            "--extend carries on a line, positions are cells of a grid; leave it out"
+        )
+    if positions is None:
+        raise PosgeomError(f"--extend {extend_to} came without --positions; say what to extend")
+    if extend_to < positions:
+        raise PosgeomError(
+            f"--extend {extend_to} came, below --positions {positions}; give {positions} or more"
+        )
 
 
-def _refuse_options(what: str, job: Callable[..., Any], options: dict[str, Any]) -> None:
-    """Raise PosgeomError for an option that is not at its default."""
-    for name, parameter in inspect.signature(job).parameters.items():
-        if name in options and name != "progress" and options[name] != parameter.default:
-            flag = "--" + name.replace("_", "-")
-            raise PosgeomError(f"{flag} does not apply to {what}; leave it out, or give a corpus")
+def least_stress_coordinates(geometry: Geometry, rank: int, *, dim: int) -> NDArray[np.float64]:
+    """Coordinates (n, r) of least stress; of no more dimensions than stand above the noise."""
+    mds = classical_mds(geometry.squared, squared=True)
+    return stress_low_rank(geometry, min(rank, own_rank(mds, dim)), dim).A
+
+
+def rank_of(geometry: Geometry, rule: int | str, dim: int, *, by_stress: bool) -> int:
+    """The rank that a rule, see choose_rank, takes for a table of least stress or classical MDS."""
+    if isinstance(rule, int):
+        return check_rank(rule, geometry.n_positions, dim)
+    ranks = rank_table(geometry, dim)
+    stress = "optimal_stress" if by_stress else "stress"
+    return choose_rank(
+        rule,
+        ranks[stress].to_numpy(),
+        geometry.n_positions,
+        dim,
+        errors=ranks[f"{stress}_se"].to_numpy(),
+        explained=ranks["explained"].to_numpy(),
+        ranks=ranks["rank"].to_numpy(),
+    )
+
+
+def table_of_rank(geometry: Geometry, rank: int, dim: int, *, by_stress: bool) -> LowRank:
+    """The table of least stress, or the paper's by classical MDS."""
+    if by_stress:
+        return stress_low_rank(geometry, rank, dim)
+    return low_rank(classical_mds(geometry.squared, squared=True).coordinates, rank, dim)
 
 
 def default_encodings(dim: int) -> list[str]:
     """The encodings scored unasked; an odd dimension has no pairs for RoPE to turn."""
     return [spec for spec in DEFAULT_ENCODINGS if dim % 2 == 0 or spec != "rope"]
-
-
-def rank_table(geometry: Geometry, mds: MDSResult, dim: int) -> "pd.DataFrame":
-    """A row for each rank up to what stands above the noise and fits, min(n − 1, dim).
-
-    Columns: rank, stress (scale-free), stress_raw, explained (share of the positive
-    eigenvalues), parameters (r(n + dim)).
-    """
-    import pandas as pd
-
-    n = geometry.n_positions
-    most = max(1, min(above_noise(mds.eigenvalues), dim, n - 1))
-    scale_free, raw = stress_by_rank(mds.coordinates[:, :most], geometry.distances)
-    rank = np.arange(1, len(scale_free) + 1)
-    return pd.DataFrame(
-        {
-            "rank": rank,
-            "stress": scale_free,
-            "stress_raw": raw,
-            "explained": explained_share(mds.eigenvalues)[: len(rank)],
-            "parameters": rank * (n + dim),
-        }
-    )
 
 
 def tokenizer_setting(tokenizer: Any) -> str:

@@ -132,6 +132,7 @@ def estimate_geometry(
     metric: str = "hellinger",
     min_count: int = 2,
     seed: int = 0,
+    force: bool = False,
 ) -> Geometry:
     """The geometry of a corpus from its counts.
 
@@ -147,6 +148,7 @@ def estimate_geometry(
                 total-variation
     min_count   positions with fewer tokens are left out, and named in the notes
     seed        of the random signs of the test, and of the thinning
+    force       distances even where the test finds no structure: a picture of noise, with a note
 
     Raises PosgeomError for an unknown estimator or metric, and where fewer than two positions
     have enough tokens.
@@ -188,7 +190,7 @@ def estimate_geometry(
     if estimator != "plugin" and spread.sum() >= 2:
         folded = _filled_folds(kept)
         notes = geometry.notes + _fold_notes(counts, folded)
-        return _without_noise(folded, replace(geometry, notes=notes), seed)
+        return _without_noise(folded, replace(geometry, notes=notes), seed, force)
     if estimator != "plugin":
         note = (
             f"no two positions have tokens in {LEAST_FOLDS} folds of documents: noise cannot be "
@@ -198,18 +200,27 @@ def estimate_geometry(
     return replace(geometry, squared=distance(position_profiles(kept)) ** 2)
 
 
-def _without_noise(counts: PositionCounts, geometry: Geometry, seed: int) -> Geometry:
+def _without_noise(
+    counts: PositionCounts, geometry: Geometry, seed: int, force: bool
+) -> Geometry:
     """The geometry with its noise taken out, or with distances 0 where there is only noise."""
     gram = fold_gram(counts)
     test = stationarity_test(gram, seed=seed)
-    if not test.significant:
+    if not test.significant and not force:
         K, n = counts.n_folds, counts.n_positions
         none = np.zeros((1, n, n))
         return replace(geometry, stationarity=test, replicates=none.repeat(K, 0), halves=none)
     if geometry.estimator == "thinned":
         found = thinned_squares(counts, gram, seed)
     else:
-        found = debiased_squares(counts, gram, smoothing_rank(counts, test.significant))
+        directions = smoothing_rank(counts, max(1, test.significant))
+        found = debiased_squares(counts, gram, directions)
+    if not test.significant:
+        forced = (
+            f"the test finds no structure (p = {test.p_value:.2g}): the distances were forced, and "
+            "what is fitted to them is fitted to noise"
+        )
+        geometry = replace(geometry, notes=(*geometry.notes, forced))
     as_metric = ROOT_METRICS[geometry.metric]
     return replace(
         geometry,

@@ -103,6 +103,16 @@ def stress_of(δ: FloatArray) -> Callable[[FloatArray], FloatArray]:
     return measure
 
 
+def scale_of(δ: FloatArray) -> Callable[[FloatArray], FloatArray]:
+    """The measure "scale at which δ fits best" (pairs,): Σ δD / Σ δ², 0 where all of δ is 0."""
+    square = δ @ δ
+
+    def measure(s: FloatArray) -> FloatArray:
+        return signed_root(s) @ δ / square if square else np.zeros(s.shape[:-1])
+
+    return measure
+
+
 def raw_stress_of(δ: FloatArray) -> Callable[[FloatArray], FloatArray]:
     """The measure "raw stress of δ" (pairs,): Σ (δ − D)² / Σ D².  Cirrincione (2026), Eq. 4."""
     square = δ @ δ

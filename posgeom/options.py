@@ -133,12 +133,43 @@ SCORING = [
 ]
 DESIGNING = [
     click.option(
+        "--family",
+        multiple=True,
+        default=("mds",),
+        show_default=True,
+        metavar="NAME",
+        help="What to make: mds, stress (the table of least stress), rope (fitted frequencies), "
+        "alibi (fitted slopes, KERPLE), t5 (a fitted table) or all; may be repeated.",
+    ),
+    click.option(
         "--rank",
         type=parse_rank,
-        metavar="auto|R",
+        metavar="RULE",
         default="auto",
         show_default=True,
-        help="Rank of the encoding; auto: the smallest with stress of 0.01 or less.",
+        help="Rank of the encoding: a number; auto, the smallest whose stress is within its error "
+        "of the least; stress=0.01 or explained=0.9.",
+    ),
+    click.option(
+        "--heads",
+        type=int,
+        default=8,
+        show_default=True,
+        metavar="H",
+        help="Slopes of a fitted ALiBi.",
+    ),
+    click.option(
+        "--extend",
+        "extend_to",
+        type=int,
+        metavar="M",
+        help="Carry the encoding past --positions, to M of them.",
+    ),
+    click.option(
+        "--extend-by",
+        metavar="METHOD",
+        help="gower, harmonic or interpolation; by default Gower's formula where positions have "
+        "counts, and the better of the others where not.",
     ),
     click.option(
         "--norm",
@@ -146,12 +177,31 @@ DESIGNING = [
         metavar="X",
         help="Scale the encoding to rows of this root mean square norm.",
     ),
+    click.option(
+        "--match",
+        metavar="PATH[#KEY]",
+        help="Scale it to the root mean square norm of this embedding table.",
+    ),
+    click.option("--row-norm", type=float, metavar="X", help="Give every row this norm."),
+    click.option("--bound", type=float, metavar="X", help="No entry larger in size."),
+    click.option(
+        "--zero-mean", is_flag=True, help="Means of 0 over positions and over dimensions."
+    ),
+    click.option(
+        "--dtype", metavar="NAME", help="bf16, fp16 or fp32, in which no two rows may be equal."
+    ),
+    click.option("--min-separation", type=float, metavar="X", help="No two rows nearer than this."),
 ]
 PER_HEAD = click.option(
     "--per-head", is_flag=True, help="Score each head of the bias encodings too."
 )
 QUIET = click.option("--quiet", is_flag=True, help="No progress and no notes.")
 FORCE = click.option("--force", is_flag=True, help="Replace an earlier run or file.")
+FORCE_FIT = click.option(
+    "--force",
+    is_flag=True,
+    help="Replace an earlier run; and fit even where the test finds no structure.",
+)
 JSON = click.option("--json", "as_json", is_flag=True, help="Print one JSON object.")
 
 

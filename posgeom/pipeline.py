@@ -4,7 +4,7 @@
 job = "design"
 out = "quickstart"          # below the output folder; by default the file's own name
 source = "python-stdlib"    # and any other keyword of the job; $NAMES of the environment in
-                            # source and tokenizer are filled in
+                            # source, tokenizer and match are filled in
 """
 
 import json
@@ -60,8 +60,8 @@ def run_pipeline(
         check_out(folder, files, "run.toml", force=force)
         settings = {k: v for k, v in stage.items() if k not in ("job", "out", "source")}
         corpus = [stage["source"]] if "source" in stage else []
-        if "tokenizer" in settings:
-            settings["tokenizer"] = os.path.expandvars(settings["tokenizer"])
+        for name in {"tokenizer", "match"} & settings.keys():
+            settings[name] = os.path.expandvars(settings[name])
         made = job(*map(os.path.expandvars, corpus), **settings, progress=progress)
         asked = made.provenance | {"stage": _plain(stage)}
         replace(made, provenance=asked).save(folder, force=force)

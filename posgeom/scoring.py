@@ -9,7 +9,14 @@ from numpy.typing import NDArray
 from scipy.spatial.distance import squareform
 
 from posgeom.designers import DESIGNERS
-from posgeom.encodings import BiasEncoding, Encoding, first_collision, make_encoding, parse_spec
+from posgeom.encodings import (
+    BiasEncoding,
+    Encoding,
+    first_collision,
+    make_encoding,
+    parse_spec,
+    spec_of,
+)
 from posgeom.errors import PosgeomError
 from posgeom.geometry import Geometry
 from posgeom.inference import (
@@ -18,6 +25,7 @@ from posgeom.inference import (
     floor_of,
     jackknife,
     raw_stress_of,
+    scale_of,
     stress_of,
 )
 from posgeom.stress import (
@@ -50,10 +58,13 @@ COLUMNS = (
     "stress_low",
     "stress_high",
     "stress_raw_se",
+    "scale_se",
+    "kruskal_stress_1_se",
     "spearman_se",
     "monotonicity_violation_se",
     "separation",
     "shift_invariant",
+    "designed",
     "equal_bf16",
     "equal_fp16",
     "note",
@@ -78,8 +89,9 @@ def score_encodings(
     Columns: encoding, family, parameters, stress (scale-free, 0..1, corrected for bias),
     stress_raw (Cirrincione's Eq. 4), scale (what fits the encoding's distances to the corpus's),
     kruskal_stress_1, spearman, monotonicity_violation (Conjecture 5), separation (least distance
-    of two positions, Theorem 4), shift_invariant, equal_bf16 and equal_fp16 (the first position
-    whose row equals an earlier one in that format; none where all differ), note.
+    of two positions, Theorem 4), shift_invariant, designed (made for this geometry), equal_bf16
+    and equal_fp16 (the first position whose row equals an earlier one in that format; none where
+    all differ), note.
     stress_se, stress_low and stress_high are the standard error and 95% interval of stress, the
     other …_se standard errors, by the jackknife over folds; NaN for a plug-in geometry.
     Raises PosgeomError for a spec that cannot be made, and for a corpus whose positions do not
@@ -94,14 +106,18 @@ def score_encodings(
 
 
 def check_structure(geometry: Geometry) -> None:
-    """Raise PosgeomError where positions do not differ beyond sampling noise."""
-    if geometry.has_structure:
+    """Raise PosgeomError where positions do not differ beyond sampling noise.
+
+    Distances that were forced in spite of it pass.
+    """
+    if geometry.has_structure or geometry.squared.any():
         return
     p = geometry.stationarity.p_value if geometry.stationarity else 1.0
     raise PosgeomError(
         "positions are not distinguishable from each other at this size "
         f"(p = {p:.2g} in the test of stationarity): there is no geometry to fit; give more "
-        "documents, see `posgeom diagnose`, or take --estimator plugin to look at the noise"
+        "documents, see `posgeom diagnose`, or take --estimator plugin to look at the noise; "
+        "`posgeom design --force` fits it"
     )
 
 
@@ -128,11 +144,11 @@ def make_encodings(
             encoding = make_encoding(item, dim=dim, seed=seed)
         made.append(encoding)
         if per_head and isinstance(encoding, BiasEncoding) and encoding.splits:
-            joint = "," if ":" in encoding.name else ":"
-            made += [
-                replace(encoding, head=h, spec=f"{encoding.name}{joint}head={h}")
-                for h in range(encoding.heads)
-            ]
+            for h in range(encoding.heads):
+                one, joint = replace(encoding, head=h), "," if ":" in encoding.name else ":"
+                # without a spec the family's name stands for its defaults, which it may not have
+                name = f"{encoding.spec}{joint}head={h}" if encoding.spec else spec_of(one)
+                made.append(replace(one, spec=name))
     return made
 
 
@@ -151,6 +167,7 @@ class Errors:
 
     stress: Estimate | None = None
     raw_stress: Estimate | None = None
+    scale: Estimate | None = None
     spearman_se: float = float("nan")
     violation_se: float = float("nan")
 
@@ -169,6 +186,7 @@ class Errors:
             raw_stress=jackknife(
                 raw_stress_of(condensed(δ)), geometry, bounds=(0, np.inf), correct=correct
             ),
+            scale=jackknife(scale_of(condensed(δ)), geometry, bounds=(0, np.inf), correct=correct),
             spearman_se=jackknife(_of_matrices(spearman, δ), geometry).se,
             violation_se=jackknife(_of_matrices(violation, δ), geometry).se,
         )
@@ -212,24 +230,29 @@ def score(geometry: Geometry, encoding: Encoding) -> dict[str, object]:
     errors = Errors.of(geometry, δ, correct=encoding.family not in DESIGNERS)
     fit = errors.stress or Estimate(stress(δ, D))
     raw = errors.raw_stress or Estimate(raw_stress(δ, D))
+    scale = errors.scale or Estimate(optimal_scale(δ, D))
+    kruskal = fit.value**0.5
     return {
         "encoding": encoding.name,
         "family": encoding.family,
         "parameters": encoding.n_parameters,
         "stress": fit.value,
         "stress_raw": raw.value,
-        "scale": optimal_scale(δ, D),
-        "kruskal_stress_1": fit.value**0.5,
+        "scale": scale.value,
+        "kruskal_stress_1": kruskal,
         "spearman": spearman(δ, D),
         "monotonicity_violation": monotonicity_violation(δ, D),
         "stress_se": fit.se,
         "stress_low": fit.low,
         "stress_high": fit.high,
         "stress_raw_se": raw.se,
+        "scale_se": scale.se,
+        "kruskal_stress_1_se": fit.se / (2 * kruskal) if kruskal > 0 else float("nan"),
         "spearman_se": errors.spearman_se,
         "monotonicity_violation_se": errors.violation_se,
         "separation": separation(δ),
         "shift_invariant": encoding.shift_invariant,
+        "designed": parse_spec(encoding.name).family in DESIGNERS,
         "equal_bf16": first_equal(geometry, encoding, "bf16"),
         "equal_fp16": first_equal(geometry, encoding, "fp16"),
         "note": encoding.note,

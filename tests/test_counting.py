@@ -164,3 +164,14 @@ def test_corpora_that_cannot_be_counted_are_refused(documents, options, words):
 def test_generators_are_read_once():
     counts = count_positions((f"a{i % 3} b" for i in range(50)), tokenizer="train:bpe:300")
     assert counts.provenance.documents == 50
+
+
+def test_more_positions_are_counted_as_far_as_documents_reach():
+    texts = ["a b c d e", "b c d", "c d e f", "e a"]
+    wide = count_positions(texts, positions=2, up_to=9)
+    plain = count_positions(texts, positions=5)
+    assert wide.n_positions == 5
+    assert (wide.counts != plain.counts).nnz == 0
+    assert count_positions(texts, positions=2, up_to=3).n_positions == 3
+    with pytest.raises(PosgeomError, match="the longest document has 5 tokens"):
+        count_positions(texts, positions=6, up_to=9)

@@ -34,6 +34,7 @@ FILES = (
     "run.toml",
     "provenance.json",
     "tokenizer.json",
+    "gains.csv",
 )
 LIBRARIES = ("numpy", "scipy", "pandas", "tokenizers", "safetensors", "matplotlib")
 
@@ -52,6 +53,7 @@ def save_design(design: "Design", folder: str | PathLike[str], *, force: bool = 
         write_geometry(design.geometry, out / "geometry.npz")
         write_tensors(design, out / "encoding.safetensors")
         design.scores.to_csv(out / "scores.csv", index=False, lineterminator="\n")
+        design.gains.to_csv(out / "gains.csv", index=False, lineterminator="\n")
         (out / "run.toml").write_text(run_toml(design), encoding="utf-8")
         about = made_with() | {"seed": design.settings["seed"]} | design.provenance
         (out / "provenance.json").write_text(
@@ -101,16 +103,15 @@ def load_design(folder: str | PathLike[str]) -> dict[str, Any]:
         except (OSError, ValueError, LookupError) as error:
             raise PosgeomError(f"{out / name} is broken ({error}); make the run again") from error
     stage = held["run.toml"]
-    factors, _ = read_tensors(out / "encoding.safetensors")
+    tables, _ = read_tensors(out / "encoding.safetensors")
     return {
         "counts": PositionCounts.load(out / "counts.npz"),
         "geometry": read_geometry(out / "geometry.npz"),
-        "low_rank": factors,
         "scores": held["scores.csv"],
         "settings": {key: value for key, value in stage.items() if key != "job"},
         "provenance": held["provenance.json"],
         "tokenizer": tokenizer.read_text(encoding="utf-8") if tokenizer.is_file() else None,
-    }
+    } | tables
 
 
 def write_geometry(geometry: Geometry, file: str | PathLike[str]) -> None:

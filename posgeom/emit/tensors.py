@@ -2,6 +2,7 @@
 
 import json
 import os
+from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,7 +10,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posgeom.designers import LowRank
+from posgeom.designers.extension import Extension
 from posgeom.errors import PosgeomError
+from posgeom.inference import Estimate
 
 if TYPE_CHECKING:
     from posgeom.design import Design
@@ -18,14 +21,15 @@ if TYPE_CHECKING:
 def write_tensors(design: "Design", file: str | PathLike[str]) -> None:
     """Write `table` (n, d) float32, and `A` (n, r), `B` (d, r), `eigenvalues` (n,) in float64.
 
-    Row i of the table belongs to position positions[i].  The header holds one text of JSON
-    under "posgeom": safetensors keeps several in no fixed order, and equal designs shall give
-    equal bytes.
+    Row i of the table belongs to position positions[i].  A design that was carried to m positions
+    has the rows of all m; the n it was made of are then `A_made` and `B_made`, and `A_extended`
+    the rows before constraints.  The header holds one text of JSON under "posgeom": safetensors
+    keeps several in no fixed order, and equal designs shall give equal bytes.
     """
     from safetensors.numpy import save_file
 
     about = {
-        "family": "mds",
+        "family": design.table_family,
         "rank": design.low_rank.rank,
         "parameters": design.low_rank.n_parameters,
         "metric": design.geometry.metric,
@@ -33,13 +37,22 @@ def write_tensors(design: "Design", file: str | PathLike[str]) -> None:
         "fingerprint": f"{design.counts.provenance.fingerprint:032x}",
         "settings": design.settings,
     }
+    made, extension = design.extended or design.low_rank, design.extension
     tensors = {
-        "table": design.low_rank.table().astype(np.float32),
-        "A": design.low_rank.A,
-        "B": design.low_rank.B,
+        "table": made.table().astype(np.float32),
+        "A": made.A,
+        "B": made.B,
         "eigenvalues": design.mds.eigenvalues,
-        "positions": design.geometry.positions,
+        "positions": design.geometry.positions if extension is None else np.arange(len(made.A)),
     }
+    if extension is not None:
+        about["methods"] = extension.methods
+        about["held_out"] = {  # JSON has no NaN: what is not known is left out
+            method: {k: v for k, v in asdict(estimate).items() if np.isfinite(v)}
+            for method, estimate in extension.held_out.items()
+        }
+        tensors |= {"A_made": design.low_rank.A, "B_made": design.low_rank.B}
+        tensors |= {"A_extended": extension.A}
     save_file(
         {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()},
         file,
@@ -50,13 +63,24 @@ def write_tensors(design: "Design", file: str | PathLike[str]) -> None:
     Path(file).chmod(0o666 & ~mask)  # safetensors makes files for their owner alone
 
 
-def read_tensors(file: str | PathLike[str]) -> tuple[LowRank, dict[str, Any]]:
-    """The factors of an encoding.safetensors and what its header says; PosgeomError if none."""
+def read_tensors(file: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What an encoding.safetensors holds: `low_rank`, `extended` and `extension` of a design.
+
+    And what its header says.  Raises PosgeomError for a file that holds none.
+    """
     from safetensors import safe_open
 
     try:
         with safe_open(file, framework="np") as tensors:
             about = json.loads(tensors.metadata()["posgeom"])
-            return LowRank(A=tensors.get_tensor("A"), B=tensors.get_tensor("B")), about
+            get = tensors.get_tensor
+            made = LowRank(A=get("A"), B=get("B"))
+            if "methods" not in about:
+                return {"low_rank": made}, about
+            unknown = {"value": float("nan")}
+            held_out = {k: Estimate(**unknown | v) for k, v in about["held_out"].items()}
+            extension = Extension(get("A_extended"), tuple(about["methods"]), held_out)
+            first = LowRank(A=get("A_made"), B=get("B_made"))
+            return {"low_rank": first, "extended": made, "extension": extension}, about
     except Exception as error:  # the format's own exceptions, and keys that are not there
         raise PosgeomError(f"{file} holds no posgeom encoding: {error}") from error

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 FloatArray = NDArray[np.float64]
 
-STYLES = {
+STYLES: dict[str, dict[str, Any]] = {
     "debiased": {"color": BLUE, "marker": "o", "ls": "-"},
     "thinned": {"color": GREEN, "marker": "s", "ls": "--"},
     "plugin": {"color": VERMILLION, "marker": "^", "ls": ":"},
