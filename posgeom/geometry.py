@@ -80,6 +80,10 @@ class Geometry:
             return self.positions
         return self.positions @ np.array([self.grid[1], 1])
 
+    def positions_for(self, n_axes: int) -> IntArray:
+        """What an encoding of so many axes sees: (n, n_axes) rows and columns, or (n,) numbers."""
+        return self.positions if self.positions[0].size == n_axes else self.index
+
     @property
     def has_structure(self) -> bool:
         """Whether positions differ by more than sampling noise, as far as it was tested."""
@@ -200,9 +204,7 @@ def estimate_geometry(
     return replace(geometry, squared=distance(position_profiles(kept)) ** 2)
 
 
-def _without_noise(
-    counts: PositionCounts, geometry: Geometry, seed: int, force: bool
-) -> Geometry:
+def _without_noise(counts: PositionCounts, geometry: Geometry, seed: int, force: bool) -> Geometry:
     """The geometry with its noise taken out, or with distances 0 where there is only noise."""
     gram = fold_gram(counts)
     test = stationarity_test(gram, seed=seed)

@@ -158,7 +158,7 @@ def encoding_distances(geometry: Geometry, encoding: Encoding) -> NDArray[np.flo
     An encoding of as many axes as the geometry has sees rows and columns, others the flat number
     of a cell.  Raises PosgeomError for an encoding of grids on a geometry without one.
     """
-    return encoding.distances(_positions(geometry, encoding))
+    return encoding.distances(geometry.positions_for(encoding.n_axes))
 
 
 @dataclass(frozen=True)
@@ -214,13 +214,8 @@ def floor_estimate(geometry: Geometry) -> Estimate:
 
 def first_equal(geometry: Geometry, encoding: Encoding, dtype: str) -> float:
     """The first position of a geometry whose row equals an earlier one in dtype; NaN if none."""
-    row = first_collision(encoding.codes(_positions(geometry, encoding)), dtype)
+    row = first_collision(encoding.codes(geometry.positions_for(encoding.n_axes)), dtype)
     return float("nan") if row is None else float(geometry.index[row])
-
-
-def _positions(geometry: Geometry, encoding: Encoding) -> NDArray[np.int64]:
-    axes = 1 if geometry.positions.ndim == 1 else geometry.positions.shape[1]
-    return geometry.positions if encoding.n_axes == axes else geometry.index
 
 
 def score(geometry: Geometry, encoding: Encoding) -> dict[str, object]:

@@ -19,8 +19,7 @@ def least_stress(geometry: Geometry, encodings: Sequence[AnyEncoding]) -> AnyEnc
     """
 
     def corrected(encoding: Encoding) -> float:
-        x = geometry.positions if encoding.n_axes == 2 else geometry.index
-        δ = condensed(encoding.distances(x))
+        δ = condensed(encoding.distances(geometry.positions_for(encoding.n_axes)))
         value = jackknife(stress_of(δ), geometry, bounds=(0, 1)).value
         return float(np.nan_to_num(value, nan=np.inf))
 

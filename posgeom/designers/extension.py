@@ -124,9 +124,8 @@ def held_out_stress(geometry: Geometry, make: Callable[[Geometry], Encoding]) ->
     """
     first = _shown(geometry)
     encoding = make(geometry.at(first))
-    axes = geometry.positions[0].size
-    positions = geometry.positions if encoding.n_axes == axes else geometry.index
-    return _judged(geometry, encoding.distances(positions), len(first))
+    δ = encoding.distances(geometry.positions_for(encoding.n_axes))
+    return _judged(geometry, δ, len(first))
 
 
 def gower(squared: FloatArray, new: FloatArray, X: FloatArray) -> FloatArray:
