@@ -50,12 +50,6 @@ def axial_frequencies(sums: OffsetSums, default: AxialRope) -> FloatArray:
     grids = [frequency_grid(sums.offsets[:, axis]) for axis in (0, 1)]
     X = [turns(sums.offsets[:, axis], grids[axis]) for axis in (0, 1)]
     a = np.split(best_energies(sums, np.hstack(X)), [len(grids[0])])
-    told = [np.pi / (2 * max(1, sums.offsets[:, axis].max())) for axis in (0, 1)]
-    share = [quantiles(grids[k], a[k] * (sums.pairs @ X[k]), half) for k in (0, 1)]
-    starts = [
-        np.concatenate([quantiles(grids[k], a[k], half) for k in (0, 1)]),
-        np.concatenate([np.maximum(told[k], share[k]) for k in (0, 1)]),
-        default.inv_freq,
-    ]
-    ω = settle(sums, starts, axes, grids)
+    quantile = np.concatenate([quantiles(grids[axis], a[axis], half) for axis in (0, 1)])
+    ω = settle(sums, [quantile, default.inv_freq], axes, grids)
     return np.concatenate([np.sort(ω[axes == axis])[::-1] for axis in (0, 1)])

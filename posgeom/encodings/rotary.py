@@ -29,8 +29,8 @@ class Rotary(Encoding):
     """An encoding that turns pairs of slots of q and k, pair k by p·θ_k.
 
     dim is the width of a head.  pairing "interleaved" turns the slots (2k, 2k+1), the paper's;
-    "halves" the slots (k, k + d/2), Hugging Face's.  A wrong pairing raises no error in a model
-    and spoils it.
+    "halves" the slots (k, k + d/2), Hugging Face's; "halves-back" the same slots by −p·θ_k
+    (nanochat's).  A wrong pairing raises no error in a model and spoils it.
     """
 
     dim: int = 128
@@ -157,6 +157,14 @@ class Rotary(Encoding):
     def _past_end(self) -> str:
         return "degrades silently"
 
+    def _check_given(self, **given: tuple[float, ...]) -> None:
+        for name, values in given.items():
+            if values and (len(values) != self.n_pairs or min(values) < 0):
+                raise PosgeomError(
+                    f"{name} came with {len(values)} values; give {self.n_pairs} of 0 or more, "
+                    "one a pair, separated by ;"
+                )
+
     def _energies(self) -> FloatArray | None:
         return None
 
@@ -192,12 +200,7 @@ class Rope(Scaling, Rotary):
                 f"rotary={self.rotary:g} of dim={self.dim} is {self.rotated} slots, which make no "
                 "pairs; give a share with an even number of slots"
             )
-        for name, values in (("inv_freq", self.own_frequencies), ("weights", self.weights)):
-            if values and (len(values) != self.n_pairs or min(values) < 0):
-                raise PosgeomError(
-                    f"{name} came with {len(values)} values; give {self.n_pairs} of 0 or more, "
-                    "one a pair, separated by ;"
-                )
+        self._check_given(inv_freq=self.own_frequencies, weights=self.weights)
         self.check_scaling()
         if self.own_frequencies and self.scaling != "none":
             raise PosgeomError("inv_freq is final; give it without scaling")

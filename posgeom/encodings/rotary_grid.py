@@ -1,6 +1,6 @@
 """Rotary encodings whose pairs follow different axes: rows and columns, and time."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 import numpy as np
@@ -21,11 +21,16 @@ class AxialRope(Rotary):
     spread "each": every axis has the frequencies base^(−2k/(d/axes)) of a head of its own (Heo
     et al. 2024; Qwen2-VL's image encoder).  "dealt": the d/2 frequencies of one head
     are dealt out in turn (Pixtral).  Distance: √(Σ over axes of RoPE's squared).
+
+    inv_freq   own frequencies, one a pair, axis after axis, in place of base and spread
+    weights    energy of q and k in each pair, 1 by default, as RoPE's
     """
 
     family: ClassVar[str] = "rope-2d"
     axes: int = 2
     spread: str = "each"
+    own_frequencies: tuple[float, ...] = field(default=(), metadata={"option": "inv_freq"})
+    weights: tuple[float, ...] = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
@@ -38,6 +43,7 @@ class AxialRope(Rotary):
             )
         if self.spread not in ("each", "dealt"):
             raise PosgeomError(f"spread {self.spread!r} is not known; use each or dealt")
+        self._check_given(inv_freq=self.own_frequencies, weights=self.weights)
 
     @property
     def n_axes(self) -> int:
@@ -51,9 +57,14 @@ class AxialRope(Rotary):
 
     def frequencies_at(self, length: int | None = None) -> FloatArray:
         """θ of the pairs, axis after axis, whatever the length: (pairs,)."""
+        if self.own_frequencies:
+            return np.array(self.own_frequencies, dtype=np.float64)
         if self.spread == "each":
             return np.tile(frequencies(self.dim // self.axes, self.base), self.axes)
         return frequencies(self.dim, self.base).reshape(-1, self.axes).T.ravel()
+
+    def _energies(self) -> FloatArray | None:
+        return np.array(self.weights) if self.weights else None
 
 
 @dataclass(frozen=True, kw_only=True)
