@@ -17,12 +17,11 @@ from posgeom.designers.harmonic import (
     harmonic_form,
     least_squares,
     merge_neighbours,
-    toeplitz_part,
 )
 from posgeom.designers.offsets import OffsetSums
 from posgeom.designers.polish import frequency_grid, turns
 from posgeom.geometry import Geometry
-from posgeom.inference import jackknife, stress_of
+from posgeom.inference import stress_of
 from posgeom.simulation import draw_counts
 from posgeom.synthetic import SyntheticCorpus
 
@@ -208,26 +207,6 @@ class TestBestEnergies:
         ω, a = merge_neighbours(grid, np.array([1.0, 3, 2, 0, 0, 5, 0, 4]))
         np.testing.assert_allclose(ω, [1.75, 3, 6, 8])
         np.testing.assert_allclose(a, [4, 2, 5, 4])
-
-
-class TestToeplitzPart:
-    def test_means_are_those_of_the_diagonals(self):
-        geometry = true_geometry(SyntheticCorpus("decay", 12, 100).profiles)
-        part = toeplitz_part(geometry)
-        assert part.offsets.tolist() == list(range(1, 12))
-        assert part.pairs.tolist() == list(range(11, 0, -1))
-        for t, mean in zip(part.offsets, part.squared, strict=True):
-            assert mean == pytest.approx(np.diagonal(geometry.squared, t).mean())
-        assert np.isnan(part.errors).all()
-
-    def test_errors_are_the_jackknifes(self):
-        geometry = estimate_geometry(draw_counts(SyntheticCorpus("mixture", 10, 100, 2_000)))
-        part = toeplitz_part(geometry)
-        i, j = np.triu_indices(10, 1)
-        for t, error in zip(part.offsets, part.errors, strict=True):
-            at = np.flatnonzero(j - i == t)
-            fit = jackknife(lambda s, at=at: s[..., at].mean(axis=-1), geometry)
-            assert error == pytest.approx(fit.se)
 
 
 def test_a_geometry_with_errors_keeps_the_floor_in_every_number():

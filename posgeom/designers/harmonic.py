@@ -15,10 +15,8 @@ from posgeom.designers.offsets import OffsetSums
 from posgeom.designers.polish import frequency_grid, polish, turns
 from posgeom.encodings.table import chord
 from posgeom.geometry import Geometry
-from posgeom.inference import jackknife_se
 
 FloatArray = NDArray[np.float64]
-IntArray = NDArray[np.int64]
 
 ROUNDS = 12
 
@@ -42,37 +40,6 @@ class Harmonic:
         """Distances at offsets t, in the shape of t."""
         t = np.asarray(t, dtype=np.float64)
         return chord(t.ravel(), self.frequencies, self.energies).reshape(t.shape)
-
-
-@dataclass(frozen=True, eq=False)
-class ToeplitzPart:
-    """Mean squared distance at each offset of two positions.
-
-    offsets   (m,) those that occur, above 0, ascending
-    pairs     (m,) pairs of positions at each
-    squared   (m,) mean of their squared distances, signed
-    errors    (m,) standard errors by the jackknife; NaN where errors are not known
-    """
-
-    offsets: IntArray
-    pairs: IntArray
-    squared: FloatArray
-    errors: FloatArray
-
-
-def toeplitz_part(geometry: Geometry) -> ToeplitzPart:
-    """The part of a geometry's squared distances that depends on the offset alone.
-
-    Positions count by their flat numbers.  PosgeomError where the squares sum to 0 or less.
-    """
-    sums = OffsetSums.of(geometry)
-    errors = np.full(len(sums.offsets), np.nan)
-    if geometry.replicates is not None:
-        x = geometry.index
-        t = np.abs(x[:, None] - x[None, :]).ravel()
-        each = np.array([np.bincount(t, r.ravel())[sums.offsets] for r in geometry.replicates])
-        errors = jackknife_se(each / (2 * sums.pairs))  # (i, j) and (j, i)
-    return ToeplitzPart(sums.offsets, sums.pairs, sums.squares / sums.pairs, errors)
 
 
 def harmonic_form(geometry: Geometry) -> Harmonic:
