@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from posgeom.cli_emit import export_command, inject_command
 from posgeom.errors import PosgeomError
 from posgeom.options import (
     COUNTING,
@@ -266,6 +267,10 @@ def run_command(pipeline: str, out: str, quiet: bool, force: bool) -> None:
 
     for folder, fresh in run_pipeline(pipeline, out, force=force, progress=wants_progress(quiet)):
         click.echo(f"{folder}: {'written' if fresh else 'is there already, not run again'}")
+
+
+cli.add_command(export_command)
+cli.add_command(inject_command)
 
 
 def wants_progress(quiet: bool) -> bool:

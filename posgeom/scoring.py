@@ -1,6 +1,7 @@
 """One table: how well each encoding fits a corpus."""
 
 from collections.abc import Callable, Iterable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
 
@@ -90,8 +91,8 @@ def score_encodings(
     stress_raw (Cirrincione's Eq. 4), scale (what fits the encoding's distances to the corpus's),
     kruskal_stress_1, spearman, monotonicity_violation (Conjecture 5), separation (least distance
     of two positions, Theorem 4), shift_invariant, designed (made for this geometry), equal_bf16
-    and equal_fp16 (the first position whose row equals an earlier one in that format; none where
-    all differ), note.
+    and equal_fp16 (the first position, counted from 0, whose row equals an earlier one in that
+    format; none where all differ), note.
     stress_se, stress_low and stress_high are the standard error and 95% interval of stress, the
     other …_se standard errors, by the jackknife over folds; NaN for a plug-in geometry.
     Raises PosgeomError for a spec that cannot be made, and for a corpus whose positions do not
@@ -144,12 +145,18 @@ def make_encodings(
             encoding = make_encoding(item, dim=dim, seed=seed)
         made.append(encoding)
         if per_head and isinstance(encoding, BiasEncoding) and encoding.splits:
-            for h in range(encoding.heads):
-                one, joint = replace(encoding, head=h), "," if ":" in encoding.name else ":"
-                # without a spec the family's name stands for its defaults, which it may not have
-                name = f"{encoding.spec}{joint}head={h}" if encoding.spec else spec_of(one)
-                made.append(replace(one, spec=name))
+            made += [one_head(encoding, h) for h in range(encoding.heads)]
     return made
+
+
+def one_head(encoding: BiasEncoding, head: int) -> BiasEncoding:
+    """One head of a bias, under a spec that makes it again where a spec can."""
+    one = replace(encoding, head=head)
+    if not encoding.spec:  # the family's name alone stands for its defaults
+        with suppress(PosgeomError):  # numbers of an array, which no spec can hold
+            return replace(one, spec=spec_of(one))
+    joint = "," if ":" in encoding.name else ":"
+    return replace(one, spec=f"{encoding.name}{joint}head={head}")
 
 
 def encoding_distances(geometry: Geometry, encoding: Encoding) -> NDArray[np.float64]:

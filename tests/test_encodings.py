@@ -1,5 +1,6 @@
 """Encodings against the numbers of their papers, and their properties."""
 
+import math
 from dataclasses import replace
 
 import numpy as np
@@ -9,7 +10,16 @@ from hypothesis import strategies as st
 from scipy.spatial.distance import cdist
 
 from posgeom import PosgeomError, make_encoding
-from posgeom.encodings import FAMILIES, FixedTable, alibi_slopes, parse_spec, spec_of
+from posgeom.encodings import (
+    FAMILIES,
+    Fire,
+    FixedTable,
+    T5Bias,
+    alibi_slopes,
+    parse_spec,
+    rounded,
+    spec_of,
+)
 
 SPECS = [
     "sinusoidal",
@@ -200,7 +210,7 @@ class TestRope:
                 make_encoding(f"sinusoidal:base={base}").distances(range(99)),
             )
 
-    @pytest.mark.parametrize("dim", [1, 65])
+    @pytest.mark.parametrize("dim", [1, 3, 65, 127])
     def test_an_odd_head_is_refused(self, dim):
         with pytest.raises(PosgeomError, match="even"):
             make_encoding(f"rope:dim={dim}")
@@ -222,9 +232,14 @@ class TestAlibi:
     def test_slopes_of_other_numbers_take_every_other_one_of_twice_as_many(self, heads, expected):
         np.testing.assert_allclose(alibi_slopes(heads), expected)
 
-    @pytest.mark.parametrize("heads", [40, 71])
-    def test_slopes_are_as_many_as_heads_and_distinct(self, heads):
-        assert len(set(alibi_slopes(heads))) == heads
+    @pytest.mark.parametrize(("heads", "power"), [(40, 32), (71, 64)])
+    def test_slopes_of_many_heads_are_those_of_a_power_and_some_between(self, heads, power):
+        slopes = alibi_slopes(heads)
+        for h in range(1, power + 1):
+            assert slopes[h - 1] == 2 ** (-8 * h / power)
+        for extra in range(1, heads - power + 1):
+            assert slopes[power + extra - 1] == 2 ** (-8 * (2 * extra - 1) / (2 * power))
+        assert len(set(slopes)) == len(slopes) == heads
 
     def test_bias_is_symmetric_and_falls_with_the_offset(self):
         b = make_encoding("alibi:heads=8").bias(1, range(5), range(5))
@@ -322,6 +337,34 @@ def test_four_thousand_positions(spec):
     D = make_encoding(spec).distances(np.arange(4_096))
     assert np.isfinite(D).all()
     assert np.array_equal(D, D.T)
+    assert not D.diagonal().any()
+
+
+def test_angles_are_float64_and_rounded_last():
+    """float32 does not hold position 2^24 + 1, nor angles that far to a whole turn."""
+    far = 2**24 + 1
+    for kind in (np.int32, np.int64, np.float64):
+        positions = np.array([far], dtype=kind)
+        cos, sin = make_encoding("rope:dim=4").cos_sin(positions)
+        PE = make_encoding("sinusoidal:dim=4").table(positions)
+        for ours, angle in zip((0, 1), (far, far * 0.01), strict=True):
+            assert cos[0, ours] == pytest.approx(math.cos(angle), abs=1e-8)
+            assert sin[0, ours] == pytest.approx(math.sin(angle), abs=1e-8)
+            assert PE[0, 2 * ours] == sin[0, ours]
+        assert cos.dtype == sin.dtype == PE.dtype == np.float64
+    early = np.cos(np.float32(far) * np.float32(1))
+    assert abs(rounded(cos[0, 0], "fp32") - math.cos(far)) < 1e-7 < abs(early - math.cos(far))
+
+
+def test_a_table_goes_on_where_it_is_asked():
+    """An offset of 1,000 is row 1,000, not row 0 again."""
+    for spec in ("sinusoidal:dim=8", "sinusoidal:dim=7,layout=halves", "random:dim=8", "index"):
+        e = make_encoding(spec)
+        np.testing.assert_array_equal(e.table(range(1_000, 1_005)), e.table(range(1_005))[1_000:])
+    for spec in ("alibi", "t5", "kerple", "sandwich"):
+        e = make_encoding(spec)
+        near, far = (e.bias(0, range(n, n + 5), range(n, n + 5)) for n in (0, 1_000))
+        np.testing.assert_array_equal(near, far)
 
 
 def test_defaults_are_for_families_that_have_them():
@@ -345,7 +388,7 @@ def test_specs_come_apart():
         ("rope:dim=", "key=value"),
         ("rope:dim=four", "takes int"),
         ("rope:base=-1", "positive"),
-        ("rope:pairing=odd", "interleaved or halves"),
+        ("rope:pairing=odd", "use interleaved, halves, halves-back"),
         ("sinusoidal:layout=odd", "interleaved or halves"),
         ("sinusoidal:dim=0", "positive"),
         ("random:dim=0", "positive"),
@@ -384,5 +427,11 @@ def test_the_spec_of_an_encoding_makes_it_again_whatever_its_name(spec: str) -> 
 
 
 def test_an_array_has_no_spec() -> None:
+    for array in (
+        T5Bias(buckets=4, array=np.arange(8.0).reshape(4, 2)),
+        Fire(layers=(np.ones((2, 1)), np.ones(2), np.ones((3, 2)), np.ones(3))),
+    ):
+        with pytest.raises(PosgeomError, match="holds an array"):
+            spec_of(array)
     with pytest.raises(PosgeomError, match="which no spec can hold"):
         spec_of(FixedTable(rows=np.eye(3)))

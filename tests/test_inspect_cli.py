@@ -221,8 +221,11 @@ def test_a_long_learned_table_takes_no_memory_to_cost():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--heads", 4), "--heads came alone; costs need --dim, --heads and --length"),
-        (("--length", 4), "--length came alone"),
+        (("--heads", 4), "--heads came without --length; costs need --dim"),
+        (("--length", 4), "--length came without --heads"),
+        (("--dim", 64), "--dim came without --heads and --length"),
+        (("--dim", 64, "--heads", 4), "--dim and --heads came without --length"),
+        (("--dim", 0), "--dim 0 came"),
         (("--dim", 64, "--heads", 0, "--length", 8), "--heads 0"),
         (("--dim", 65, "--heads", 2, "--length", 8), "heads must divide the width"),
     ],

@@ -764,7 +764,7 @@ BROKEN = {
     "factor": "factor",
     "no width": "hidden_size",
     "rope no object": "give an object",
-    "text": "must be 1 or more",
+    "text": "give a whole number from 1 on",
     "list": "of a kind that its key does not take|is not known",
     "broken weights": "model.safetensors",
     "cut weights": "model.safetensors",

@@ -129,6 +129,17 @@ class TestPairing:
         turn = np.hstack([-x[:, 4:], x[:, :4]])
         np.testing.assert_allclose(e.rotate(x, range(9)), x * cos + turn * sin)
 
+    def test_halves_back_are_halves_turned_the_other_way(self):
+        x = np.random.default_rng(0).standard_normal((6, 8))
+        there, back = (make_encoding(f"rope:dim=8,pairing={p}") for p in ("halves", "halves-back"))
+        p = np.arange(6)
+        np.testing.assert_allclose(back.rotate(x, p), there.rotate(x, -p), atol=1e-12)
+        np.testing.assert_array_equal(back.distances(p), there.distances(p))
+        order = pairing_order(8, "halves-back", "halves")
+        scores = back.rotate(x, p) @ back.rotate(x, p).T
+        moved = there.rotate(x[:, order], p)
+        np.testing.assert_allclose(moved @ moved.T, scores, atol=1e-12)
+
     def test_orders_are_permutations_and_each_others_inverse(self):
         there = pairing_order(12, "interleaved", "halves", 8)
         back = pairing_order(12, "halves", "interleaved", 8)

@@ -18,6 +18,8 @@ from posgeom.errors import PosgeomError
 
 FloatArray = NDArray[np.float64]
 
+READINGS = ("linear", "kernel", "attention")
+
 
 @dataclass(frozen=True, kw_only=True)
 class BiasEncoding(Encoding):
@@ -28,7 +30,10 @@ class BiasEncoding(Encoding):
     reading       what distance a bias is.  "linear": b(0) − b(t), positions on a line for ALiBi
                   (Cirrincione's reading).  "kernel": √(2(b(0) − b(t))), the distance whose
                   inner products the bias is, Euclidean where −b is conditionally negative
-                  definite.  Several heads: the root of the sum of their squares
+                  definite.  "attention": √(2(1 − e^(b(t) − b(0)))), the distance whose inner
+                  products are the attention that a key at t keeps beside one of the same content
+                  at 0, before it is normalised; Euclidean wherever "kernel" is (Schoenberg).
+                  Several heads: the root of the sum of their squares
     causal        bias() of a key ahead of its query is −inf; distances do not see it
     """
 
@@ -41,8 +46,10 @@ class BiasEncoding(Encoding):
     def __post_init__(self) -> None:
         if self.heads < 1:
             raise PosgeomError(f"{self.family} came with heads={self.heads}; it must be 1 or more")
-        if self.reading not in ("linear", "kernel"):
-            raise PosgeomError(f"reading {self.reading!r} is not known; use linear or kernel")
+        if self.reading not in READINGS:
+            raise PosgeomError(
+                f"reading {self.reading!r} is not known; use linear, kernel or attention"
+            )
         self.chosen  # noqa: B018  (it refuses heads that are not there)
 
     @property
@@ -102,24 +109,21 @@ class BiasEncoding(Encoding):
             at = (at + self.biases(heads, -offsets)) / 2
         return self.biases(heads, np.zeros(1)) - at
 
-    def distances(self, positions: ArrayLike) -> FloatArray:
-        """(n, n) distances of the chosen heads, under the reading.
+    def at_offsets(self, offsets: FloatArray) -> FloatArray:
+        """Distances of the chosen heads at t ≥ 0, (m,), under the reading: (m,).
 
-        A kernel whose bias rises above b(0) is none there: the square is taken as 0.
+        A kernel whose bias rises above b(0) is none there: the square is taken as 0 (the
+        attention's in each such head).
         """
+        squares = np.empty(len(offsets))
+        for start in range(0, len(offsets), 65_536):
+            block = slice(start, start + 65_536)
+            squares[block] = squares_of(self.fall(offsets[block]), self.reading)
+        return np.sqrt(np.maximum(squares, 0))
 
-        def f(t: FloatArray) -> FloatArray:
-            squares = np.empty(len(t))
-            for start in range(0, len(t), 65_536):
-                block = slice(start, start + 65_536)
-                fall = self.fall(t[block])
-                if self.reading == "linear":
-                    squares[block] = (fall**2).sum(axis=0)
-                else:
-                    squares[block] = 2 * fall.sum(axis=0)
-            return np.sqrt(np.maximum(squares, 0))
-
-        return distances_by_offset(f, positions)
+    def distances(self, positions: ArrayLike) -> FloatArray:
+        """(n, n) distances of the chosen heads, under the reading."""
+        return distances_by_offset(self.at_offsets, positions)
 
     def codes(self, positions: ArrayLike) -> FloatArray:
         """(n, heads): the biases by which a query at 0 tells the keys apart."""
@@ -127,12 +131,35 @@ class BiasEncoding(Encoding):
         return self.biases(self.chosen, x).T
 
     def cost(self, dim: int, heads: int, length: int) -> Cost:
-        """A bias made and added for each logit, two operations; nothing kept but its numbers."""
+        """The formula for each logit of a token and the addition to it; its numbers are kept.
+
+        Counted alike for all biases: an operation is an addition, product, quotient, logarithm or
+        power, or a look-up; parameters and kept numbers are those of a layer with so many heads.
+        """
         n = self.n_parameters * heads // self.heads
-        return Cost(n, 2 * heads * length, BYTES * max(n, heads), self._past_end())
+        flops = (self._operations() + 1) * heads * length
+        return Cost(n, flops, BYTES * max(n, heads), self._past_end())
+
+    def _operations(self) -> int:
+        """What one bias takes from the offset on: a product with a slope, or a look-up."""
+        return 1
 
     def _past_end(self) -> str:
         return "defined everywhere"
+
+
+def squares_of(fall: FloatArray, reading: str) -> FloatArray:
+    """Squared distances (m,) that heads of these falls b_h(0) − b_h(t), (heads, m), make.
+
+    May be below 0 for a "kernel" whose bias rises above b(0).
+    """
+    if reading == "linear":
+        each = fall**2
+    elif reading == "kernel":
+        each = 2 * fall
+    else:
+        each = -2 * np.expm1(-np.maximum(fall, 0))
+    return each.sum(axis=0)
 
 
 def offsets_of(q_positions: ArrayLike, k_positions: ArrayLike) -> FloatArray:
@@ -152,7 +179,8 @@ class Alibi(BiasEncoding):
 
     Distances: all heads side by side, or one with `head=h` (from 0).  reading "linear" takes
     m|i − j| (positions on a line, Cirrincione's reading); "kernel" takes √(2 m|i − j|), the
-    distance whose inner products the bias is.  No slope changes the scale-free stress.
+    distance whose inner products the bias is.  Under these no slope changes the scale-free
+    stress.  Under "attention", √(2 Σ_h (1 − e^(−m_h|i − j|))), a mixture of ranges, they do.
     """
 
     family: ClassVar[str] = "alibi"

@@ -6,6 +6,7 @@ from typing import Any
 from posgeom.encodings.base import Encoding
 from posgeom.encodings.bias import alibi_slopes
 from posgeom.encodings.config_rope import ROPE_KEYS, ROTARY_MODELS, rope_by_layer
+from posgeom.encodings.config_values import real, whole
 from posgeom.encodings.learned import AFTER_PADDING, AFTER_TWO, LearnedPositions, position_offset
 from posgeom.encodings.precision import rounded
 from posgeom.encodings.registry import make_encoding, make_spec
@@ -15,6 +16,7 @@ T5_MODELS = {
     "longt5",
     "mt5",
     "pix2struct",
+    "pix2struct_text_model",
     "pop2piano",
     "switch_transformers",
     "t5",
@@ -59,7 +61,23 @@ SINUSOIDAL_MODELS = {
     "xglm": "tensor2tensor",
 }
 
-LENGTH_KEYS = ("max_position_embeddings", "n_positions", "max_seq_len", "n_ctx", "seq_length")
+LENGTH_KEYS = (
+    "max_position_embeddings",
+    "max_encoder_position_embeddings",  # LED, whose decoder has its own
+    "n_positions",
+    "max_seq_len",
+    "n_ctx",
+    "seq_length",
+)
+WIDTH_KEYS = ("d_model", "hidden_size", "n_embd", "dim", "emb_dim", "word_embed_proj_dim")
+
+# Models whose embeddings, and so their table, have another width than their layers.
+NARROW_MODELS = {
+    "albert": "embedding_size",
+    "convbert": "embedding_size",
+    "electra": "embedding_size",
+    "rembert": "input_embedding_size",
+}
 
 
 def encoding_from_config(config: Mapping[str, Any], layer_type: str | None = None) -> Encoding:
@@ -108,6 +126,8 @@ def _encodings(config: Mapping[str, Any]) -> dict[str, Encoding]:
         return {"all": alibi}
     if kind in T5_MODELS:
         return {"all": _t5(config)}
+    if kind == "granitemoehybrid" and config.get("position_embedding_type") != "rope":
+        return {"all": make_encoding("none")}
     if kind in SINUSOIDAL_MODELS:
         options = {"dim": _width(config), "layout": "halves"}
         if SINUSOIDAL_MODELS[kind] != "paper":
@@ -128,14 +148,6 @@ def _encodings(config: Mapping[str, Any]) -> dict[str, Encoding]:
     )
 
 
-def max_length(config: Mapping[str, Any]) -> int | None:
-    """The length that a config names, whatever it calls it; of an MPT `max_seq_len`."""
-    for key in LENGTH_KEYS:
-        if isinstance(value := config.get(key), int) and value > 0:
-            return value
-    return None
-
-
 def _is_rotary(config: Mapping[str, Any]) -> bool:
     return (
         any(config.get(key) for key in ROPE_KEYS)
@@ -149,7 +161,7 @@ def _alibi(kind: str, config: Mapping[str, Any]) -> Encoding | None:
         attention = config.get("attn_config") or {}
         if not attention.get("alibi", True):
             raise PosgeomError("this MPT has learned positions; use learned:DIR")
-        bias_max = float(attention.get("alibi_bias_max", 8))
+        bias_max = real(attention, ("alibi_bias_max",)) or 8
         options = {"heads": heads} | ({"bias_max": bias_max} if bias_max != 8 else {})
         return make_encoding(make_spec("alibi", options | {"causal": True}))
     if kind == "falcon":
@@ -169,8 +181,8 @@ def _t5(config: Mapping[str, Any]) -> Encoding:
             "t5",
             {
                 "heads": first_of(config, ("num_heads",), "t5"),
-                "buckets": config.get("relative_attention_num_buckets", 32),
-                "max_distance": config.get("relative_attention_max_distance", 128),
+                "buckets": whole(config, ("relative_attention_num_buckets",)) or 32,
+                "max_distance": whole(config, ("relative_attention_max_distance",)) or 128,
             }
             | ({"causal": True} if decoder_only else {}),
         )
@@ -181,7 +193,7 @@ def _learned(kind: str, config: Mapping[str, Any]) -> Encoding:
     how = config.get("position_embedding_type", "absolute")
     if how not in ("absolute", None):
         raise PosgeomError(f"position_embedding_type {how!r} is not known; absolute and rotary are")
-    length = max_length(config)
+    length = whole(config, LENGTH_KEYS)
     if length is None:
         raise PosgeomError(
             f"the config of a {kind} names no length; it needs one of {', '.join(LENGTH_KEYS)}"
@@ -200,19 +212,14 @@ def _learned(kind: str, config: Mapping[str, Any]) -> Encoding:
 
 
 def _width(config: Mapping[str, Any]) -> int:
-    keys = ("d_model", "hidden_size", "n_embd", "dim", "word_embed_proj_dim")
     kind = str(config.get("model_type"))
-    if kind in ("albert", "electra", "mobilebert") and config.get("embedding_size"):
-        return int(config["embedding_size"])
-    return first_of(config, keys, kind)
+    own = whole(config, (NARROW_MODELS[kind],)) if kind in NARROW_MODELS else None
+    return own or first_of(config, WIDTH_KEYS, kind)
 
 
 def first_of(config: Mapping[str, Any], keys: tuple[str, ...], kind: str) -> int:
     """The first of these keys that is there, a positive whole number; else PosgeomError."""
-    for key in keys:
-        value = config.get(key)
-        if value is not None:
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise PosgeomError(f"{key} of the config is {value!r}; give a positive number")
-            return value
-    raise PosgeomError(f"the config of a {kind or 'model'} lacks {' or '.join(keys)}; add it")
+    value = whole(config, keys)
+    if value is None:
+        raise PosgeomError(f"the config of a {kind or 'model'} lacks {' or '.join(keys)}; add it")
+    return value

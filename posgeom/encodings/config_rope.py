@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from posgeom.encodings.base import Encoding
+from posgeom.encodings.config_values import real, reals, whole
 from posgeom.encodings.registry import make_encoding, make_spec
 from posgeom.errors import PosgeomError
 
@@ -29,6 +30,9 @@ INTERLEAVED_MODELS = {
 }
 INTERLEAVED_UNLESS_SAID = {"axk1", "deepseek_v3", "glm4_moe_lite", "mistral4", "youtu"}
 
+# Models whose layers of full attention, beside those of a sliding window, turn nothing.
+FULL_IS_WITHOUT = {"cohere2", "cohere2_moe", "exaone4"}
+
 # Rotary models whose config may say nothing of it: base, and share of the slots, by default.
 ROTARY_MODELS: dict[str, tuple[float, float]] = {
     "codegen": (10_000, 1),
@@ -49,6 +53,7 @@ ROTARY_MODELS: dict[str, tuple[float, float]] = {
     "mistral": (10_000, 1),
     "mixtral": (1_000_000, 1),
     "modernbert": (10_000, 1),
+    "moonshine": (10_000, 0.9),
     "nemotron": (10_000, 0.5),
     "olmo": (10_000, 1),
     "persimmon": (10_000, 0.5),
@@ -80,6 +85,8 @@ ROPE_KEYS = (
     "partial_rotary_factor",
 )
 
+HEAD_KEYS = ("num_attention_heads", "n_head", "num_heads", "decoder_num_attention_heads")
+
 TYPES = {
     "default": "none",
     "mrope": "none",
@@ -107,6 +114,12 @@ def _by_layer(config: Mapping[str, Any]) -> dict[str, Mapping[str, Any]]:
     if not isinstance(rope, Mapping):
         raise PosgeomError(f"rope_scaling of the config is {rope!r}; give an object")
     nested = {k: v for k, v in rope.items() if isinstance(v, Mapping)}
+    if nested and len(nested) < len(rope):
+        raise PosgeomError(
+            f"rope_parameters of the config holds objects ({', '.join(nested)}) and plain values "
+            f"({', '.join(k for k in rope if k not in nested)}); give one object a layer type, or "
+            "plain values alone"
+        )
     if nested:
         return nested
     if "rope_local_base_freq" in config or str(kind).startswith("gemma3"):
@@ -133,9 +146,8 @@ def _rope(config: Mapping[str, Any], rope: Mapping[str, Any]) -> Encoding:
     dim, share = _head(config, rope, share)
     options: dict[str, Any] = {
         "dim": dim,
-        "base": rope.get("rope_theta")
-        or config.get("rope_theta")
-        or config.get("rotary_emb_base")
+        "base": real(rope, ("rope_theta",))
+        or real(config, ("rope_theta", "rotary_emb_base"))
         or base,
         "pairing": _pairing(kind, config),
     }
@@ -147,38 +159,55 @@ def _rope(config: Mapping[str, Any], rope: Mapping[str, Any]) -> Encoding:
     options |= _scaling(config, rope)
     if "mrope_section" not in rope:
         return make_encoding(make_spec("rope", options))
-    options["sections"] = tuple(rope["mrope_section"])
+    options["sections"] = reals(rope, "mrope_section")
     # Qwen3-VL and later deal in turn whether or not their config says so
     if rope.get("mrope_interleaved") or kind.startswith(("qwen3_vl", "qwen3_omni", "qwen3_5")):
         options["arrangement"] = "interleaved"
     return make_encoding(make_spec("mrope", options))
 
 
+def layers_without(config: Mapping[str, Any]) -> tuple[int, ...]:
+    """The layers, from 0, of a rotary model in which nothing turns: they see no positions.
+
+    A 0 in `no_rope_layers` (SmolLM3, Llama 4); full attention beside a sliding window (Cohere 2,
+    EXAONE 4), but for the dense layers of a Cohere 2 with experts.
+    """
+    kind = str(config.get("model_type", ""))
+    if kind not in FULL_IS_WITHOUT:
+        return tuple(n for n, turns in enumerate(config.get("no_rope_layers") or ()) if not turns)
+    if config.get("sliding_window") is None:
+        return ()
+    kinds, dense = config.get("layer_types") or (), set()
+    if kind == "cohere2_moe" and config.get("prefix_dense_sliding_window_pattern") == 1:
+        dense = {n for n, mlp in enumerate(config.get("mlp_layer_types") or ()) if mlp == "dense"}
+    return tuple(n for n, at in enumerate(kinds) if at == "full_attention" and n not in dense)
+
+
 def _head(
     config: Mapping[str, Any], rope: Mapping[str, Any], default: float
 ) -> tuple[int, int | float]:
     """The width of a head, and the share of its slots that turn."""
-    dim = config.get("qk_rope_head_dim") or config.get("head_dim")
+    if own := whole(config, ("qk_rope_head_dim",)):  # latent attention turns a part of its own
+        return own, 1
+    dim = whole(config, ("head_dim", "kv_channels"))
     if dim is None:
-        widths = (config.get(key) for key in ("embed_dim", "hidden_size", "n_embd", "d_model"))
-        numbers = (config.get(key) for key in ("num_attention_heads", "n_head", "num_heads"))
-        hidden, heads = next(filter(None, widths), None), next(filter(None, numbers), None)
-        if not (isinstance(hidden, int) and isinstance(heads, int) and heads > 0):
+        hidden = whole(config, ("embed_dim", "hidden_size", "n_embd", "d_model"))
+        heads = whole(config, HEAD_KEYS)
+        if hidden is None or heads is None:
             raise PosgeomError("the config lacks head_dim, or hidden_size and num_attention_heads")
         dim = hidden // heads
-    for share in (
-        rope.get("partial_rotary_factor"),
-        config.get("partial_rotary_factor"),
-        config.get("rotary_pct"),
-    ):
-        if share is not None:
-            return dim, share
-    if config.get("rotary_dim") and not config.get("qk_rope_head_dim"):
-        return dim, config["rotary_dim"] / dim
-    return dim, default
+    shares = ("partial_rotary_factor", "rotary_pct")
+    share = real(rope, shares[:1])
+    share = real(config, shares) if share is None else share
+    if share is not None:
+        return dim, share
+    turned = whole(config, ("rotary_dim",))
+    return dim, turned / dim if turned else default
 
 
 def _pairing(kind: str, config: Mapping[str, Any]) -> str:
+    if kind == "nanochat":
+        return "halves-back"
     said = config.get("rope_interleave")
     if said is None:
         said = kind in INTERLEAVED_MODELS | INTERLEAVED_UNLESS_SAID
@@ -194,16 +223,13 @@ def _scaling(config: Mapping[str, Any], rope: Mapping[str, Any]) -> dict[str, An
     if scaling == "none":
         return {}
     options: dict[str, Any] = {"scaling": scaling}
-    factor, longest = rope.get("factor"), config.get("max_position_embeddings")
+    factor, longest = real(rope, ("factor",)), whole(config, ("max_position_embeddings",))
     if scaling in ("dynamic",):
         original = longest
     else:
         # Phi-3 keeps the trained length beside the rope parameters, and that one is right
-        original = (
-            config.get("original_max_position_embeddings")
-            or rope.get("original_max_position_embeddings")
-            or longest
-        )
+        trained = ("original_max_position_embeddings",)
+        original = whole(config, trained) or whole(rope, trained) or longest
     if scaling in ("dynamic", "yarn", "longrope", "llama3"):
         options["original_length"] = original
     if scaling == "yarn" and "factor" in rope and factor is None and longest and original:
@@ -217,7 +243,7 @@ def _scaling(config: Mapping[str, Any], rope: Mapping[str, Any]) -> dict[str, An
         "llama3": ("low_freq_factor", "high_freq_factor"),
     }
     for key in wanted.get(scaling, ()):
-        options[key] = tuple(rope.get(key) or ()) if key in LISTS else rope.get(key)
+        options[key] = reals(rope, key) if key in LISTS else real(rope, (key,))
     if scaling == "yarn" and rope.get("truncate") is False:
         options["truncate"] = False
     return {key: value for key, value in options.items() if value not in (None, ())}

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from posgeom.encodings.base import BYTES, Cost, as_positions
-from posgeom.encodings.bias import BiasEncoding, offsets_of, per_head
+from posgeom.encodings.bias import BiasEncoding, offsets_of, per_head, squares_of
 from posgeom.encodings.table import frequencies
 from posgeom.encodings.weights import read_tensors
 from posgeom.errors import PosgeomError
@@ -61,14 +61,19 @@ class Kerple(BiasEncoding):
         t = np.abs(offsets)[None, :]
         return -r1 * (np.log1p(r2 * t) if self.kind == "log" else t**r2)
 
+    def _operations(self) -> int:
+        """A product, a sum, a logarithm, a product; or a power and a product."""
+        return 4 if self.kind == "log" else 2
+
 
 @dataclass(frozen=True, kw_only=True)
 class Sandwich(BiasEncoding):
     """Bias (Σ_k cos((i − j)θ_k) − d̄/2)/c_h, c_h = 8h/H, h = 1..H.  Chi et al. (2023).
 
-    The inner products of sinusoids of width d̄ = dim, θ_k = 10,000^(−2k/d̄), compressed by the
-    head's c_h; nothing is learned.  d̄/2 is one constant for all logits: it sets the bias of a
-    token on itself to 0 and moves no softmax and no distance.
+    The inner products of sinusoids of width d̄ = dim, θ_k = 10,000^(−2k/d̄), k = 0..d̄/2 − 1 as
+    in Vaswani et al. (2017), compressed by the head's c_h; nothing is learned.  d̄/2 is one
+    constant for all logits: it sets the bias of a token on itself to 0 and moves no softmax and
+    no distance.
     """
 
     family: ClassVar[str] = "sandwich"
@@ -91,8 +96,8 @@ class Sandwich(BiasEncoding):
         return below[None, :] / self.ratios[heads, None]
 
     def cost(self, dim: int, heads: int, length: int) -> Cost:
-        """One addition for each logit; the bias of each offset and head is kept."""
-        return Cost(0, heads * length, BYTES * heads * length, "defined everywhere")
+        """A look-up and an addition for each logit; the bias of each offset and head is kept."""
+        return Cost(0, 2 * heads * length, BYTES * heads * length, self._past_end())
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -104,7 +109,8 @@ class Fire(BiasEncoding):
                    `0.bias`, `2.weight` (heads, width) and `2.bias`, a ReLU between.  The default
                    is no model's: f_h(x) = −x in all heads
 
-    The offset is measured against the query's own position, so this is not shift-invariant past
+    The published code adds 10⁻⁶ to the quotient's denominator, which no digit here shows.  The
+    offset is measured against the query's own position, so this is not shift-invariant past
     the threshold.  Keys ahead, which FIRE never sees, have |i − j|; distances take the later of
     two positions as the query.
     """
@@ -114,7 +120,9 @@ class Fire(BiasEncoding):
     c: float = 0.1
     threshold: float = 512.0
     mlp: str = ""
-    layers: tuple[FloatArray, ...] = field(default=(), repr=False, metadata={"option": None})
+    layers: tuple[FloatArray, ...] = field(
+        default=(), repr=False, metadata={"option": None, "array": True}
+    )
 
     def __post_init__(self) -> None:
         if not (self.c > 0 and self.threshold > 0):
@@ -170,15 +178,22 @@ class Fire(BiasEncoding):
         share = (self._ψ(offsets) / self._ψ(later)).ravel()
         squares = np.zeros(len(share))
         for h in self.chosen[:, None]:
-            fall = (self._f(h, np.zeros(1)) - self._f(h, share))[0]
-            squares += fall**2 if self.reading == "linear" else 2 * fall
+            fall = self._f(h, np.zeros(1)) - self._f(h, share)
+            squares += squares_of(fall, self.reading)
         return np.sqrt(np.maximum(squares, 0)).reshape(offsets.shape)
 
     def cost(self, dim: int, heads: int, length: int) -> Cost:
-        """f at each offset of a token, for all heads at once, and one addition a logit."""
-        width = len(self.layers[0]) if self.layers else 0
-        flops = length * (2 * width + 2 * width * heads + 4) + heads * length
-        return Cost(self.n_parameters, flops, BYTES * self.n_parameters, "defined everywhere")
+        """ψ and f's first layer once for each key, f's last one for each logit, and the addition.
+
+        Counted as for the other biases.  The stand-in for f changes the sign.
+        """
+        hidden = self.layers[0].size if self.layers else 0
+        last = hidden + 1 if self.layers else 0  # parameters of a head
+        ψ, first = 4, 3 * hidden  # product, sum, logarithm, quotient; product, sum, ReLU
+        each = 2 * hidden if self.layers else 1
+        n = 2 + 2 * hidden + last * heads
+        flops = (ψ + first) * length + (each + 1) * heads * length
+        return Cost(n, flops, BYTES * n, self._past_end())
 
     def _ψ(self, x: FloatArray) -> FloatArray:
         return np.log1p(self.c * x)

@@ -5,24 +5,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from posgeom.errors import PosgeomError
 
-PAIRINGS = ("interleaved", "halves")
+PAIRINGS = ("interleaved", "halves", "halves-back")
 
 
 def check_pairing(pairing: str) -> None:
     """PosgeomError unless the pairing has a name here."""
     if pairing not in PAIRINGS:
-        raise PosgeomError(f"pairing {pairing!r} is not known; use {' or '.join(PAIRINGS)}")
+        raise PosgeomError(f"pairing {pairing!r} is not known; use {', '.join(PAIRINGS)}")
 
 
 def pair_slots(n_pairs: int, pairing: str) -> tuple[slice, slice]:
     """The first and the second slots of the pairs 0..n_pairs−1.
 
-    interleaved: (2k, 2k+1).  halves: (k, k + n_pairs), within the slots that turn.
+    interleaved: (2k, 2k+1).  halves: (k, k + n_pairs), within the slots that turn.  halves-back:
+    (k + n_pairs, k), which turns the other way round (nanochat's).
     """
     check_pairing(pairing)
     if pairing == "interleaved":
         return slice(0, 2 * n_pairs, 2), slice(1, 2 * n_pairs, 2)
-    return slice(0, n_pairs), slice(n_pairs, 2 * n_pairs)
+    low, high = slice(0, n_pairs), slice(n_pairs, 2 * n_pairs)
+    return (high, low) if pairing == "halves-back" else (low, high)
 
 
 def pairing_order(dim: int, from_: str, to: str, rotated: int | None = None) -> NDArray[np.int64]:

@@ -43,7 +43,7 @@ FAMILIES: dict[str, type[Encoding]] = {
 }
 
 # Families that are followed by a path in place of options.
-ADDRESSED = {"learned": "learned:PATH[#KEY]", "model": "model:PATH[#LAYERS]"}
+ADDRESSED = {"learned": "learned:PATH[#KEY]", "model": "model:PATH[#LAYERS][,head=h]"}
 
 Converter = Callable[[str], Any]
 
@@ -123,7 +123,19 @@ def spec_of(encoding: Encoding) -> str:
     options = {option: getattr(encoding, name) for option, name in _fields(cls).items()}
     defaults = {option: default for option, (_, default) in family_options(cls).items()}
     changed = {k: v for k, v in options.items() if v is not None and v != defaults[k]}
-    return make_spec(encoding.family, changed)
+    spec = make_spec(encoding.family, changed)
+    arrays = [f.name for f in fields(cls) if f.metadata.get("array")]
+    again = make_encoding(spec) if arrays else encoding
+    if not all(_equal(getattr(again, name), getattr(encoding, name)) for name in arrays):
+        raise PosgeomError(f"{encoding.name} holds an array, which no spec can; save its numbers")
+    return spec
+
+
+def _equal(a: Any, b: Any) -> bool:
+    """Whether two arrays are the same, or two tuples of them, or both are None."""
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_equal, a, b))
+    return type(a) is type(b) and bool(np.array_equal(a, b))
 
 
 def family_options(cls: type[Encoding]) -> dict[str, tuple[Any, Any]]:

@@ -22,7 +22,11 @@ FloatArray = NDArray[np.float64]
 
 @dataclass(frozen=True, kw_only=True)
 class Shaw(Encoding):
-    """Logit x_i W_q·(x_j W_k + a_clip(j − i, −k, k)).  Shaw et al. (2018), sec. 3.2, Eq. 4.
+    """Logit q_i·(k_j + a_clip(j − i, −k, k)), so that its bias needs the queries.
+
+    Shaw et al. (2018), sec. 3.2, Eq. 4.  bias(queries, q_positions, k_positions) takes q_i =
+    x_i W_q where other biases take the number of a head; relative(q_positions, k_positions) gives
+    the vectors alone.
 
     clip    k: all offsets past it share its vector
     table   PATH[#KEY] of the vectors, (2k + 1, d), that of −k first.  Without one: standard
@@ -36,7 +40,9 @@ class Shaw(Encoding):
     clip: int = 16
     table: str = ""
     seed: int = 0
-    array: FloatArray | None = field(default=None, repr=False, metadata={"option": None})
+    array: FloatArray | None = field(
+        default=None, repr=False, metadata={"option": None, "array": True}
+    )
 
     def __post_init__(self) -> None:
         if self.table:
@@ -99,9 +105,11 @@ class Shaw(Encoding):
         return self.vectors[self._which(x)]
 
     def cost(self, dim: int, heads: int, length: int) -> Cost:
-        """A product of width d with each of the 2k + 1 vectors in each head, a look-up a logit."""
+        """A product of width d with each of the 2k + 1 vectors in each head; a look-up and an
+        addition for each logit, counted as for the other biases.
+        """
         n = (2 * self.clip + 1) * (dim // heads)
-        flops = 2 * n * heads + heads * length
+        flops = 2 * n * heads + 2 * heads * length
         return Cost(n, flops, BYTES * n, "same vector for all")
 
     def _which(self, offsets: FloatArray) -> NDArray[np.int64]:

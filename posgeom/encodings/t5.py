@@ -7,7 +7,6 @@ from typing import ClassVar
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from posgeom.encodings.base import BYTES, Cost
 from posgeom.encodings.bias import BiasEncoding
 from posgeom.encodings.weights import read_address
 from posgeom.errors import PosgeomError
@@ -52,10 +51,11 @@ class T5Bias(BiasEncoding):
     table     PATH[#KEY] of the numbers, (buckets, heads) as `relative_attention_bias.weight`
     values    one head's numbers, bucket after bucket, separated by ;
     causal    one direction only, as in decoders; by default both
+    remark    what a reader should know of the numbers
 
     Without numbers it is not T5's but a stand-in: minus the bucket's number within its
     direction, a logarithmic fall.  Every offset past max_distance has the last bucket.
-    Distances: b(0) − b(t), the mean of both directions, under either reading.
+    Distances: b(0) − b(t), the mean of both directions, under each reading.
     """
 
     family: ClassVar[str] = "t5"
@@ -64,7 +64,10 @@ class T5Bias(BiasEncoding):
     max_distance: int = 128
     table: str = ""
     values: tuple[float, ...] = ()
-    array: FloatArray | None = field(default=None, repr=False, metadata={"option": None})
+    array: FloatArray | None = field(
+        default=None, repr=False, metadata={"option": None, "array": True}
+    )
+    remark: str = field(default="", repr=False, metadata={"option": None})
 
     def __post_init__(self) -> None:
         directions = 1 if self.causal else 2
@@ -108,17 +111,15 @@ class T5Bias(BiasEncoding):
 
     @property
     def note(self) -> str:
-        """That the numbers stand in for a table, where none was given."""
+        """That the numbers stand in for a table, where none was given; or the remark."""
         if self.array is None:
             return "no table was given: minus the number of the bucket stands in for it"
-        return ""
+        return self.remark
 
     def biases(self, heads: NDArray[np.int64], offsets: FloatArray) -> FloatArray:
         """b_h[bucket(j − i)] at offsets i − j: (heads, m)."""
         at = t5_bucket(-offsets, not self.causal, self.buckets, self.max_distance)
         return self.numbers[at][:, heads].T
 
-    def cost(self, dim: int, heads: int, length: int) -> Cost:
-        """A look-up and an addition for each logit; the table of buckets."""
-        n = self.buckets * heads
-        return Cost(n, 2 * heads * length, BYTES * n, "last bucket for all")
+    def _past_end(self) -> str:
+        return "last bucket for all"

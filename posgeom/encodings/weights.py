@@ -144,15 +144,18 @@ def choose_key(
 ) -> str:
     """The key of the table among tensors of these shapes; PosgeomError if unclear.
 
-    Without a key: the only two-dimensional tensor whose name ends as a known one does, or the
-    only two-dimensional one.
+    Without a key: the only two-dimensional tensor whose name, or what stands behind a dot in it,
+    is a known one, or the only two-dimensional one.
     """
     if key:
         if key not in shapes:
             raise PosgeomError(f"{path} has no tensor {key}; it has {listed(shapes)}")
         return key
     tables = [name for name, shape in shapes.items() if len(shape) == 2]
-    named = [name for name in tables if name.endswith(tuple(known))]
+    endings = tuple(f".{ending}" for ending in known)  # not LayoutLM's h_position_embeddings
+    named = [name for name in tables if f".{name}".endswith(endings)]
+    # LUKE has a second table, of its entities
+    named = [name for name in named if "entity_embeddings." not in name] or named
     for candidates in (named, tables):
         if len(candidates) == 1:
             return candidates[0]

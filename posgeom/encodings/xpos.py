@@ -19,7 +19,8 @@ FloatArray = NDArray[np.float64]
 class XPos(Rotary):
     """RoPE whose pair k of q grows by ζ_k^(p/B) and of k shrinks by it.  Sun et al. (2022).
 
-    ζ_k = (2k/d + γ)/(1 + γ), B = scale_base.  A query at i and a key at j ≤ i score
+    ζ_k = (2k/d + γ)/(1 + γ), γ = 0.4; B = scale_base, 512 as in the authors' code, which pairs
+    neighbours.  A query at i and a key at j ≤ i score
     Σ_k ζ_k^((i−j)/B) cos((i−j)θ_k) for content of equal energy in each pair, so they decay with
     the offset; for a key ahead the factor grows, which a causal mask hides.
 

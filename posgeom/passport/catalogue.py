@@ -12,6 +12,8 @@ from posgeom.encodings.registry import family_options, make_encoding
 from posgeom.encodings.rotary import Rotary
 from posgeom.errors import PosgeomError
 
+WIDTH = 128  # of the model, where none is given
+
 
 @dataclass(frozen=True)
 class Entry:
@@ -31,21 +33,29 @@ class Entry:
         return asdict(self)
 
 
-def catalogue(dim: int = 128, heads: int | None = None, length: int | None = None) -> list[Entry]:
-    """Every family; with the heads and the length of a model also what each costs it.
+def catalogue(
+    dim: int | None = None, heads: int | None = None, length: int | None = None
+) -> list[Entry]:
+    """Every family; with the sizes of a model also what each costs it.
 
-    dim is the width of the model: tables have it whole, rotary encodings turn heads of
-    dim/heads.  Raises PosgeomError where heads or length came alone, where one of the three is
-    below 1, and where heads do not divide the width.
+    dim is the width of the model, by default 128: tables have it whole, rotary encodings turn
+    heads of dim/heads.  Raises PosgeomError where heads or length are missing beside one of the
+    three, where one is below 1, and where heads do not divide the width.
     """
-    for name, value in (("--dim", dim), ("--heads", heads), ("--length", length)):
-        if value is not None and value < 1:
-            raise PosgeomError(f"{name} {value} came; give 1 or more")
-    if heads is None and length is None:
+    sizes = {"--dim": dim, "--heads": heads, "--length": length}
+    given = [name for name, value in sizes.items() if value is not None]
+    missing = [name for name in ("--heads", "--length") if name not in given]
+    for name in given:
+        if (sizes[name] or 0) < 1:
+            raise PosgeomError(f"{name} {sizes[name]} came; give 1 or more")
+    if not given:
         return list(_entries(None))
     if heads is None or length is None:
-        alone = "--length" if heads is None else "--heads"
-        raise PosgeomError(f"{alone} came alone; costs need --dim, --heads and --length")
+        raise PosgeomError(
+            f"{' and '.join(given)} came without {' and '.join(missing)}; costs need --dim (128 "
+            "unless given), --heads and --length"
+        )
+    dim = dim or WIDTH
     if dim % heads:
         raise PosgeomError(f"--dim {dim} came with --heads {heads}; heads must divide the width")
     return list(_entries((dim, heads, length)))
@@ -64,7 +74,7 @@ def _entries(size: tuple[int, int, int] | None) -> Iterator[Entry]:
     about = "A table from a .npy, .npz or .safetensors file, or a model's folder."
     yield Entry("learned", "learned:PATH[#KEY]", {}, about, cost)
     about = "What `posgeom inspect` finds in a model's folder."
-    yield Entry("model", "model:PATH[#LAYERS]", {}, about)
+    yield Entry("model", "model:PATH[#LAYERS][,head=h]", {}, about)
 
 
 def _made(family: str, cls: type[Encoding], dim: int, heads: int, length: int) -> Encoding:

@@ -1,7 +1,6 @@
 """A model's config.json: read, and reduced to the part that is about text."""
 
 import json
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +10,7 @@ from posgeom.passport.models import KNOWN, NO_POSITIONS
 Config = dict[str, Any]
 
 # Several names for one thing, in the order in which they are looked for.
-WIDTH = ("hidden_size", "n_embd", "d_model", "dim")
+WIDTH = ("hidden_size", "n_embd", "d_model", "dim", "emb_dim")
 HEADS = ("num_attention_heads", "n_head", "n_heads", "num_heads", "encoder_attention_heads")
 LAYERS = ("num_hidden_layers", "n_layer", "n_layers", "num_layers", "encoder_layers")
 
@@ -64,14 +63,3 @@ def check_model_type(config: Config) -> None:
             f"model type {model!r} is not known ({len(KNOWN)} are, such as bert, gpt2, llama, t5); "
             "name the encoding yourself, such as rope:base=500000,pairing=halves or learned:FILE"
         )
-
-
-def number(config: Config, names: Iterable[str]) -> int | None:
-    """The first of several names that is there, a positive whole number; None where none is."""
-    for name in names:
-        value = config.get(name)
-        if value is not None:
-            if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-                raise PosgeomError(f"{name} of the config is {value!r}; it must be 1 or more")
-            return value
-    return None

@@ -1,5 +1,6 @@
 """The encodings of a model: what its config says, made with its weights where it needs them."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -7,8 +8,11 @@ from pathlib import Path
 import numpy as np
 
 from posgeom.encodings.base import Encoding
+from posgeom.encodings.bias import BiasEncoding
 from posgeom.encodings.config import LENGTH_KEYS, encodings_from_config
+from posgeom.encodings.config_values import whole
 from posgeom.encodings.learned import KNOWN_KEYS, LearnedPositions, LearnedTable
+from posgeom.encodings.registry import Spec, convert_options, family_options
 from posgeom.encodings.rotary import Rotary
 from posgeom.encodings.rotary_scaling import Scaling
 from posgeom.encodings.t5 import TABLE_NAMES, T5Bias
@@ -21,7 +25,6 @@ from posgeom.passport.config import (
     Config,
     check_model_type,
     language_config,
-    number,
     read_config,
 )
 from posgeom.passport.weights import Weights
@@ -66,13 +69,13 @@ def open_model(path: str | Path) -> Model:
     unknown model type or misses a key, and where weights that are needed are missing, pickled,
     broken, or hold NaN.
     """
-    folder, whole = read_config(path)
-    config = language_config(whole)
+    folder, said = read_config(path)
+    config = language_config(said)
     try:
         check_model_type(config)
         made = encodings_from_config(config)
         for names in (LENGTH_KEYS, WIDTH, HEADS, LAYERS):
-            number(config, names)
+            whole(config, names)
     except PosgeomError as error:
         raise PosgeomError(f"{folder}/config.json: {error}") from error
     except (TypeError, ValueError, AttributeError, ArithmeticError) as error:
@@ -87,12 +90,13 @@ def open_model(path: str | Path) -> Model:
 
 
 def model_encoding(address: str, spec: str = "") -> Encoding:
-    """The encoding of the model at PATH or PATH#LAYERS, such as gemma3#sliding_attention.
+    """The encoding of the model at PATH[#LAYERS][,head=h], such as gemma3#sliding_attention.
 
     Of several the first: the table before a bias beside it, the encoder before the decoder, full
-    attention before sliding.
+    attention before sliding.  Of a bias also one head (head=h, from 0), some (slice=a:b), and
+    the reading.
     """
-    path, _, layers = address.partition("#")
+    path, layers, options = _parts(address)
     found = open_model(path).found
     if layers:
         known = [f.layers for f in found if f.layers]
@@ -101,7 +105,27 @@ def model_encoding(address: str, spec: str = "") -> Encoding:
             raise PosgeomError(
                 f"{path} has no layers {layers!r}; it has {', '.join(known) or 'one kind alone'}"
             )
-    return replace(found[0].encoding, spec=spec)
+    encoding = found[0].encoding
+    if options and not isinstance(encoding, BiasEncoding):
+        raise PosgeomError(
+            f"{path} has no bias but {encoding.family}: leave out {', '.join(options)}"
+        )
+    kinds = {name: kind for name, (kind, _) in family_options(type(encoding)).items()}
+    chosen = convert_options(Spec(spec or address, "model", options), kinds)
+    return replace(encoding, spec=spec, **chosen)
+
+
+def _parts(address: str) -> tuple[str, str, dict[str, str]]:
+    """PATH, LAYERS and the options of a bias behind them; a folder's name may hold commas."""
+    path, hash_, layers = address.partition("#")
+    rest, options = layers if hash_ else path, {}
+    while hash_ or not Path(rest).exists():
+        before, _, last = rest.rpartition(",")
+        name, equals, value = last.partition("=")
+        if not equals or name not in ("head", "slice", "reading"):
+            break
+        rest, options[name] = before, value
+    return (path, rest, options) if hash_ else (rest, "", options)
 
 
 def _found(kind: str, made: Encoding, config: Config, weights: Weights) -> Iterator[Found]:
@@ -115,7 +139,7 @@ def _found(kind: str, made: Encoding, config: Config, weights: Weights) -> Itera
     elif isinstance(made, Sinusoidal):
         yield _sinusoid(made, config, weights)
     else:
-        longest = number(config, LENGTH_KEYS)
+        longest = whole(config, LENGTH_KEYS)
         trained = longest
         if isinstance(made, Scaling) and made.scaling != "none":
             trained = made.original_length or longest
@@ -155,7 +179,7 @@ def _tables(described: LearnedPositions, weights: Weights) -> Iterator[Found]:
 
 def _sinusoid(computed: Sinusoidal, config: Config, weights: Weights) -> Found:
     """The sinusoid that the config describes; the weights' own table where they differ."""
-    longest = number(config, LENGTH_KEYS)
+    longest = whole(config, LENGTH_KEYS)
     name = weights.find(*KNOWN_KEYS, prefer="encoder")
     if not name:
         return Found(encoding=computed, max_length=longest, trained_length=longest)
@@ -178,26 +202,57 @@ def _sinusoid(computed: Sinusoidal, config: Config, weights: Weights) -> Found:
 
 
 def _buckets(config: Config, weights: Weights, max_distance: int) -> Iterator[Found]:
-    """The table of the encoder (both directions), then of the decoder (causal)."""
+    """The table of the encoder (both directions), then of the decoder (causal).
+
+    Where each layer has a table of its own (UMT5) the heads of all layers are side by side.
+    """
     weights.need(*TABLE_NAMES)
-    buckets = config.get("relative_attention_num_buckets", 32)
-    sides = {"encoder": False, "decoder": bool(config.get("is_encoder_decoder", True))}
-    for side, causal in sides.items():
-        name = weights.find(*TABLE_NAMES, prefer=side)
-        if not name.startswith(side) and f".{side}" not in name:
+    buckets = whole(config, ("relative_attention_num_buckets",)) or 32
+    for side, causal in (("encoder", False), ("decoder", True)):
+        names = _bucket_tables(weights, side)
+        if not names:
             continue
-        shape = weights.shape(name)
-        if len(shape) != 2 or shape[0] != buckets:
-            raise PosgeomError(
-                f"tensor {name} of {weights.folder} is of shape {shape}; expected "
-                f"({buckets} buckets, heads), as config.json says"
-            )
+        for name in names:
+            shape = weights.shape(name)
+            if len(shape) != 2 or shape[0] != buckets:
+                raise PosgeomError(
+                    f"tensor {name} of {weights.folder} is of shape {shape}; expected "
+                    f"({buckets} buckets, heads), as config.json says"
+                )
+        tables = [weights.read(name) for name in names]
+        heads = tables[0].shape[1]
+        remark = (
+            f"each of the {len(names)} layers has a table of its own: heads 0 to {heads - 1} are "
+            f"those of the first, {heads} to {2 * heads - 1} of the second, and so on"
+        )
         yield Found(
             encoding=T5Bias(
-                array=weights.read(name), buckets=buckets, max_distance=max_distance, causal=causal
+                array=np.hstack(tables),
+                buckets=buckets,
+                max_distance=max_distance,
+                causal=causal,
+                remark=remark if len(names) > 1 else "",
             ),
             layers=side,
-            tensor=name,
-            dtype=weights.dtype(name),
-            stored=shape[0] * shape[1],
+            tensor=names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}",
+            dtype=weights.dtype(names[0]),
+            stored=sum(table.size for table in tables),
         )
+
+
+def _bucket_tables(weights: Weights, side: str) -> list[str]:
+    """The tensors of one side, layer after layer.
+
+    UDOP's encoder adds a sum of biases, the first of them T5's, in the place of its layer's own;
+    its decoder does not.
+    """
+    names = [
+        name
+        for name in weights.tensors
+        if name.endswith(TABLE_NAMES) and (name.startswith(f"{side}.") or f".{side}." in name)
+    ]
+    summed = [name for name in names if ".biases." in name]
+    own = [name for name in names if name not in summed]
+    first = [name for name in summed if ".biases.0." in name]
+    chosen = first if side == "encoder" and first else own
+    return sorted(chosen, key=lambda name: [int(n) for n in re.findall(r"\d+", name)])

@@ -10,12 +10,14 @@ from numpy.typing import NDArray
 
 from posgeom.content import TERMS, ContentTerms, Estimate, content_terms, draw
 from posgeom.encodings.base import Encoding
+from posgeom.encodings.config_rope import layers_without
+from posgeom.encodings.config_values import whole
 from posgeom.encodings.precision import first_collision
 from posgeom.encodings.rotary import Rotary
 from posgeom.encodings.rotary_scaling import Scaling
 from posgeom.encodings.table import Sinusoidal, TableEncoding
 from posgeom.errors import PosgeomError
-from posgeom.passport.config import HEADS, WIDTH, Config, number
+from posgeom.passport.config import HEADS, WIDTH, Config
 from posgeom.passport.found import Found, Model, open_model
 from posgeom.passport.models import CAUSAL_TABLES
 from posgeom.passport.projections import layer_projections, word_rows, word_table
@@ -205,7 +207,7 @@ def _rule(model: Model, found: Found) -> Rule:
         λ, longest = _wavelengths(e, trained), _wavelengths(e, found.max_length)
         beyond = None if trained is None else int((λ > trained).sum())
     length = found.max_length or trained or UNBOUNDED
-    heads = number(model.config, HEADS) or 1
+    heads = whole(model.config, HEADS) or 1
     columns = e.codes(np.zeros(1, dtype=np.int64)).shape[1]
     looked_at = min(length, LOOKED_AT, max(2, NUMBERS_AT_MOST // columns))
     return Rule(
@@ -215,7 +217,7 @@ def _rule(model: Model, found: Found) -> Rule:
         beyond=beyond,
         collisions={kind: first_collision(e, kind, looked_at) for kind in ("bf16", "fp16")},
         looked_at=looked_at,
-        past_end=e.cost(number(model.config, WIDTH) or heads, heads, length).past_end,
+        past_end=e.cost(whole(model.config, WIDTH) or heads, heads, length).past_end,
     )
 
 
@@ -237,6 +239,11 @@ def _notes(model: Model) -> Iterator[str]:
                 f"{found.tensor} holds sines and cosines, and was not trained; the model has "
                 f"{found.max_length} rows, though the rule goes on"
             )
+    if without := layers_without(model.config):
+        yield (
+            f"in layers {', '.join(map(str, without))}, from 0, nothing turns: they have no "
+            "positions but for the mask"
+        )
     if len(model.found) > 1:
         yield "model:PATH scores the first of these encodings; model:PATH#LAYERS another"
 

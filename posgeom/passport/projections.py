@@ -7,8 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posgeom.content import Norm, Projections
+from posgeom.encodings.config_values import whole
 from posgeom.errors import PosgeomError
-from posgeom.passport.config import HEADS, LAYERS, Config, number
+from posgeom.passport.config import HEADS, LAYERS, Config
 from posgeom.passport.weights import Weights
 
 FloatArray = NDArray[np.float64]
@@ -106,7 +107,7 @@ def layer_projections(
     where they take another width than that of x + p.
     PosgeomError for a layer that the model does not have.
     """
-    layers, heads = number(config, LAYERS), number(config, HEADS)
+    layers, heads = whole(config, LAYERS), whole(config, HEADS)
     if layer < 0 or (layers is not None and layer >= layers):
         raise PosgeomError(f"--layer {layer} came; the model has layers 0 to {(layers or 1) - 1}")
     model = config["model_type"]

@@ -65,7 +65,9 @@ def _rule(rule: Rule) -> Iterator[str]:
     yield _fact("parameters", f"{about['parameters']:,}")
     for kind, at in rule.collisions.items():
         none = f"none of the first {rule.looked_at:,}"
-        yield _fact(f"first equal row, {kind}", none if at is None else f"position {at}")
+        yield _fact(
+            f"first equal row, {kind}", none if at is None else f"position {at:,}, counted from 0"
+        )
     yield _fact("past the end", rule.past_end)
 
 
