@@ -70,17 +70,21 @@ class Kerple(BiasEncoding):
 class Sandwich(BiasEncoding):
     """Bias (Σ_k cos((i − j)θ_k) − d̄/2)/c_h, c_h = 8h/H, h = 1..H.  Chi et al. (2023).
 
-    The inner products of sinusoids of width d̄ = dim, θ_k = 10,000^(−2k/d̄), k = 0..d̄/2 − 1 as
-    in Vaswani et al. (2017), compressed by the head's c_h; nothing is learned.  d̄/2 is one
+    The inner products of sinusoids of width d̄ = dim, θ_k = 10,000^(−2k/d̄), d̄/2 of them from
+    k = first on, compressed by the head's c_h; nothing is learned.  The sinusoids of Vaswani et
+    al. (2017) begin at k = 0, ports that write the sum from 1 to d̄/2 with first=1.  d̄/2 is one
     constant for all logits: it sets the bias of a token on itself to 0 and moves no softmax and
     no distance.
     """
 
     family: ClassVar[str] = "sandwich"
     dim: int = 128
+    first: int = 0
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        if self.first not in (0, 1):
+            raise PosgeomError(f"sandwich came with first={self.first}; the sum starts at 0 or 1")
         if self.dim < 2 or self.dim % 2:
             raise PosgeomError(f"sandwich came with dim={self.dim}; give an even number")
 
@@ -91,7 +95,7 @@ class Sandwich(BiasEncoding):
 
     def biases(self, heads: NDArray[np.int64], offsets: FloatArray) -> FloatArray:
         """Σ_k (cos(tθ_k) − 1)/c_h at offsets (m,): (heads, m).  Symmetric, 0 at 0."""
-        θ = frequencies(self.dim, 10_000)
+        θ = frequencies(self.dim, 10_000) * 10_000.0 ** (-2 * self.first / self.dim)
         below = -2 * (np.sin(np.outer(offsets, θ / 2)) ** 2).sum(axis=1)
         return below[None, :] / self.ratios[heads, None]
 
