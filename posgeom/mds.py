@@ -47,13 +47,21 @@ def classical_mds(
     if n_components is None:
         w, U = eigh(B)
     elif 1 <= n_components <= n:
-        w, U = eigh(B, subset_by_index=[n - n_components, n - 1])
+        w, U = largest_eigenpairs(B, n_components)
     else:
         raise PosgeomError(f"{n_components} components were asked of {n} points; use 1 to {n}")
     w, U = w[::-1], U[:, ::-1]
     r = positive_rank(w, n) if n_components is None else n_components
     P = fix_signs(U[:, :r]) * np.sqrt(np.maximum(w[:r], 0))
     return MDSResult(coordinates=P, eigenvalues=w)
+
+
+def largest_eigenpairs(B: FloatArray, r: int) -> tuple[FloatArray, FloatArray]:
+    """The r largest eigenvalues of a symmetric (n, n) matrix, ascending (r,), and vectors (n, r)."""
+    w, U = eigh(B, subset_by_index=[len(B) - r, len(B) - 1])
+    if len(w) < r:  # LAPACK loses some, or all, of many equal ones
+        w, U = (x[..., -r:] for x in eigh(B))
+    return w, U
 
 
 def centred_gram(D: FloatArray, *, squared: bool = False) -> FloatArray:
@@ -90,6 +98,7 @@ def check_square(D: ArrayLike, what: str) -> FloatArray:
         raise PosgeomError(f"{what} came with shape {M.shape}; a square (n, n) matrix is needed")
     if not np.isfinite(M).all():
         raise PosgeomError(f"{what} hold NaN or infinity; give finite numbers")
-    if not np.allclose(M, M.T, rtol=1e-8, atol=1e-10 * np.abs(M).max()):
+    symmetric = np.array_equal(M, M.T) or np.allclose(M, M.T, 1e-8, 1e-10 * np.abs(M).max())
+    if not symmetric:
         raise PosgeomError(f"{what} are not symmetric; give d(i, j) = d(j, i)")
     return M

@@ -12,6 +12,7 @@ from functools import cache
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.sparse.csgraph import connected_components
+from scipy.spatial.distance import pdist, squareform
 from threadpoolctl import ThreadpoolController
 
 from posgeom.errors import PosgeomError
@@ -20,7 +21,7 @@ from posgeom.mds import MDSResult, check_square, classical_mds, fix_signs
 FloatArray = NDArray[np.float64]
 Floats = NDArray[np.floating]
 
-TOLERANCE = 1e-7
+TOLERANCE = 3e-7  # of raw stress: leaves no more of it than 1e-6 in scikit-learn does
 MEMORY = 5  # steps whose curvature is remembered
 TRIALS = 3  # lengths of a step before it gives way
 PLAIN = 3  # Guttman transforms before the first longer step: they stay in the nearest valley
@@ -75,7 +76,8 @@ def smacof(
     rank out of range, weights that leave points unconnected.
     De Leeuw (1977); Borg & Groenen (2005), ch. 8; Nocedal & Wright (2006), alg. 7.4.
     """
-    D = check_square(D, "distances")
+    D = check_square(D, "distances").copy()
+    np.fill_diagonal(D, 0)
     n = len(D)
     if not 1 <= rank <= n - 1:
         raise PosgeomError(f"rank {rank} was asked of {n} points; use 1 to {n - 1}")
@@ -95,9 +97,12 @@ def smacof(
         starts += [rng.standard_normal((n, rank)) / np.sqrt(rank) for _ in range(restarts)]
         runs = [job.run(X, rng, tolerance, max_iterations) for X in starts]
     best = min(runs, key=lambda run: run.value)
+    X = principal_axes(job.unit * best.X.astype(np.float64))
+    d = squareform(D, checks=False)
+    w = np.ones_like(d) if W is None else squareform(W, checks=False)
     return SmacofResult(
-        coordinates=principal_axes(job.unit * best.X.astype(np.float64)),
-        raw_stress=max(best.value, 0.0) / job.total,
+        coordinates=X,
+        raw_stress=float(w @ (pdist(X) - d) ** 2 / (w @ d**2)),
         iterations=sum(run.iterations for run in runs),
         converged=best.converged,
     )
@@ -183,6 +188,7 @@ class _Stress:
         n = len(WD)
         self.dtype, self.total = dtype, total
         self._n = n
+        self._eps, self._tiny = np.finfo(dtype).eps, np.finfo(dtype).tiny
         self._V = None if V is None else V.astype(dtype)
         self._inverse = None if inverse is None else inverse.astype(dtype)
         # The rows a..b of the upper triangle, from the diagonal block on, and room for their δ.
@@ -221,19 +227,21 @@ class _Stress:
         n, r = X.shape
         q = np.einsum("ij,ij->i", X, X)
         one = np.ones_like(q)
-        left, right = np.column_stack([-2 * X, q, one]), np.column_stack([X, one, q])
-        least = 8 * np.finfo(self.dtype).eps * q.max(initial=0) + np.finfo(self.dtype).tiny
+        # What rounding may take off a square is put on: points that coincide stay a little apart,
+        # and w D / δ times x_i − x_j, which is 0 there, comes out as 0.
+        above = q + self.dtype((8 + r) * self._eps * q.max() + self._tiny)
+        left, right = np.column_stack([-2 * X, above, one]), np.column_stack([X, one, q])
         sums = np.zeros((n, r + 1), dtype=self.dtype)  # R X and R 1 for R = w D / δ
         points = right[:, : r + 1]
         for a, WD in self._blocks:
             b = a + len(WD)
             R = self._room[: WD.size].reshape(WD.shape)
             np.dot(left[a:b], right[a:].T, out=R)  # ‖x_i‖² − 2 x_i·x_j + ‖x_j‖²
-            np.maximum(R, least, out=R)  # where points coincide, x_i − x_j takes w D / δ to 0
+            np.abs(R, out=R)
             np.sqrt(R, out=R)
             np.divide(WD, R, out=R)
             sums[a:b] += R @ points[a:]
-            sums[b:] += R[:, b - a :].T @ points[a:b]
+            sums[b:] += (points[a:b].T @ R[:, b - a :]).T
         BX = sums[:, r:] * X - sums[:, :r]
         VX = self._weighted(X)
         cross, square = (float(np.vdot(X, M)) for M in (BX, VX))
@@ -252,11 +260,8 @@ def _descend(
         gain = -float(np.vdot(G, guttman))  # what the Guttman transform takes off, or more
         if gain <= least and taken + step >= PLAIN:
             return now, step, True
-        then = (
-            _step(stress, now, _quasi_newton(stress, G, memory))
-            if memory and taken + step >= PLAIN
-            else None
-        )
+        swift = memory and taken + step >= PLAIN
+        then = _step(stress, now, _quasi_newton(stress, G, memory)) if swift else None
         if then is None:
             memory.clear()
             then = _step(stress, now, guttman)

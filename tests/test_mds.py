@@ -115,3 +115,13 @@ def test_what_is_no_distance_matrix_is_refused(D, words):
 def test_components_out_of_range_are_refused(r):
     with pytest.raises(PosgeomError, match="use 1 to 3"):
         classical_mds(np.zeros((3, 3)), r)
+
+
+@pytest.mark.parametrize("n", [64, 128, 300])
+def test_many_equal_eigenvalues_do_not_get_lost(n):
+    """One-hot distributions are all equally far apart: every axis has the same eigenvalue."""
+    D = np.sqrt(2) * (1 - np.eye(n))
+    mds = classical_mds(D, 2)
+    assert mds.coordinates.shape == (n, 2)
+    np.testing.assert_allclose(mds.eigenvalues, 1)
+    np.testing.assert_allclose((mds.coordinates**2).sum(axis=0), 1)

@@ -1,8 +1,11 @@
 """Stress majorisation against scikit-learn, the Guttman transform, gradients and known minima."""
 
+import os
 from itertools import permutations
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -10,7 +13,14 @@ from scipy.optimize import minimize
 from scipy.spatial.distance import cdist
 from sklearn.manifold import smacof as reference
 
-from posgeom import PosgeomError, SyntheticCorpus, classical_mds, true_geometry
+from posgeom import (
+    PosgeomError,
+    SyntheticCorpus,
+    classical_mds,
+    count_positions,
+    estimate_geometry,
+    true_geometry,
+)
 from posgeom.distances import fisher_rao, hellinger
 from posgeom.smacof import first_axes, principal_axes, smacof
 from posgeom.stress import raw_stress, stress
@@ -64,6 +74,23 @@ def test_no_more_stress_than_scikit_learn_from_the_same_start(kind, rank):
     _, theirs = reference(D, n_components=rank, init=start, n_init=1, normalized_stress=False)
     ours = smacof(D, rank, start=start)
     assert ours.raw_stress <= theirs * 2 / (D**2).sum() + 1e-10
+
+
+@pytest.mark.skipif("POSGEOM_DATA" not in os.environ, reason="POSGEOM_DATA is not set")
+@pytest.mark.parametrize("estimator", ["plugin", "debiased"])
+@pytest.mark.parametrize(
+    ("file", "column", "tokenizer", "n"),
+    [
+        ("sst2/sst2_sentences_train.parquet", "sentence", "words", 32),
+        ("dna/uci_splice.parquet", "sequence", "chars", 60),
+    ],
+)
+def test_no_more_stress_than_scikit_learn_on_real_corpora(file, column, tokenizer, n, estimator):
+    texts = pd.read_parquet(Path(os.environ["POSGEOM_DATA"]) / file)[column]
+    D = estimate_geometry(count_positions(list(texts), tokenizer, n), estimator).distances
+    start = first_axes(classical_mds(D), 3)
+    _, theirs = reference(D, n_components=3, init=start, n_init=1, normalized_stress=False)
+    assert smacof(D, 3, start=start).raw_stress <= theirs * 2 / (D**2).sum()
 
 
 @given(st.integers(2, 15), st.integers(1, 4), st.integers(0, 999), st.booleans())
@@ -251,3 +278,11 @@ def parted():
 def test_what_cannot_be_is_refused(rank, options, words):
     with pytest.raises(PosgeomError, match=words):
         smacof(1 - np.eye(4), rank, **options)
+
+
+def test_the_diagonal_does_not_count():
+    D, start = symmetric_noise(8), points(8, 2)
+    odd = D + 7 * np.eye(8)
+    np.testing.assert_array_equal(
+        smacof(odd, 2, start=start).coordinates, smacof(D, 2, start=start).coordinates
+    )

@@ -27,10 +27,10 @@ def rank_table(geometry: Geometry, dim: int) -> "pd.DataFrame":
     """A row for each rank up to what stands above the noise and fits, min(n − 1, dim).
 
     Columns: rank; stress and stress_raw of classical MDS; optimal_stress and optimal_stress_raw
-    of the least that is found (each rank from the best of classical MDS and the rank before, with
-    classical axes beside it or without, and no restarts); floor, below which no table of that rank
-    can be, see posgeom.designers.floors; explained (share of the positive eigenvalues); parameters
-    (r(n + dim)); stress_se and optimal_stress_se, by the jackknife, NaN without folds.
+    of the least that is found (each rank from classical MDS and from the rank before with
+    classical axes beside it, the better of both; no restarts); floor, below which no table of
+    that rank can be, see posgeom.designers.floors; explained (share of the positive eigenvalues);
+    parameters (r(n + dim)); stress_se and optimal_stress_se, by the jackknife, NaN without folds.
     Stress is that of the scores, 0..1.  Above 40 ranks some are passed over, to make 40 rows.
     """
     import pandas as pd
@@ -46,9 +46,9 @@ def rank_table(geometry: Geometry, dim: int) -> "pd.DataFrame":
     for r in ranks:
         P = first_axes(mds, r)
         δ, new = pdist(P), P[:, X.shape[1] :]
-        starts = (np.hstack([X, new]), P, np.hstack([X, np.zeros_like(new)]))
-        start = min(starts, key=lambda start: fit.stress(pdist(start)))
-        X = smacof(D, int(r), start=start).coordinates
+        # The start of less stress need not end in the lower valley.  An axis of zeros stays zero.
+        found = [smacof(D, int(r), start=s).coordinates for s in (P, np.hstack([X, new]))]
+        X = min([*found, np.hstack([X, np.zeros_like(new)])], key=lambda Y: fit.stress(pdist(Y)))
         best = pdist(X)
         rows.append(
             {
