@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import eigh, hadamard
+from scipy.linalg import hadamard
 from scipy.spatial.distance import pdist, squareform
 
 from posgeom.counts import PositionCounts
-from posgeom.mds import classical_mds
+from posgeom.mds import classical_mds, largest_eigenpairs
 from posgeom.rank import above_noise
 from posgeom.stationarity import column_blocks, few_threads
 from posgeom.thinning import thinned
@@ -149,7 +149,7 @@ class _Smoothed:
     def __init__(self, gram: Block, N: FloatArray, folds: NDArray[np.bool_], rank: int) -> None:
         own = gram[folds][:, :, folds].sum(axis=(0, 2), dtype=np.float64)
         n = len(own)
-        U = eigh((own + own.T) / 2, subset_by_index=[n - rank, n - 1])[1]
+        U = largest_eigenpairs((own + own.T) / 2, rank)[1]
         B = np.column_stack([np.ones(n), U / np.sqrt(N.sum(axis=0))[:, None]])
         normal = B.T @ (N[folds].sum(axis=0)[:, None] * B)
         self._B = B.astype(np.float32)

@@ -57,7 +57,7 @@ def classical_mds(
 
 
 def largest_eigenpairs(B: FloatArray, r: int) -> tuple[FloatArray, FloatArray]:
-    """The r largest eigenvalues of a symmetric (n, n) matrix, ascending (r,), and vectors (n, r)."""
+    """The r largest eigenvalues of a symmetric (n, n) matrix, ascending, and vectors (n, r)."""
     w, U = eigh(B, subset_by_index=[len(B) - r, len(B) - 1])
     if len(w) < r:  # LAPACK loses some, or all, of many equal ones
         w, U = (x[..., -r:] for x in eigh(B))

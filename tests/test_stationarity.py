@@ -104,6 +104,10 @@ def test_equal_seeds_give_equal_answers():
     assert (one.p_value, one.limit) == (two.p_value, two.limit)
 
 
+def test_the_largest_of_equal_eigenvalues_is_not_lost():
+    assert largest_eigenvalue(np.eye(128) - 1 / 128) == pytest.approx(1)
+
+
 def test_the_largest_eigenvalue_is_the_same_by_both_ways():
     M = np.random.default_rng(0).standard_normal((200, 200))
     M += M.T
