@@ -8,7 +8,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posgeom.counts import PositionCounts
-from posgeom.designers import DESIGNERS
 from posgeom.distances import squared_hellinger
 from posgeom.encodings import Encoding
 from posgeom.errors import PosgeomError
@@ -131,7 +130,10 @@ def diagnose(
     scores = scores.sort_values("stress", kind="stable")
     by_name = {e.name: encoding_distances(geometry, e) for e in made}
     floor = floor_estimate(geometry)
-    known = [e for e in _by_score(made, scores) if e.family not in (*DESIGNERS, *BASELINES)]
+    designed = dict(zip(scores["encoding"], scores["designed"], strict=True))
+    known = [
+        e for e in _by_score(made, scores) if not designed[e.name] and e.family not in BASELINES
+    ]
     best, second, lead = _lead(geometry, known, by_name)
     misses = {name: stress_shares(geometry, δ) for name, δ in by_name.items()}
     settled = lead is not None and lead.differs_from_zero

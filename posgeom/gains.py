@@ -9,15 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posgeom.designers import DESIGNERS
-from posgeom.designers.designed import DesignedTable
-from posgeom.designers.extension import LEAST_POSITIONS, METHODS, extend, held_out_stress
+from posgeom.designers.designed import DesignedTable, own_rank
+from posgeom.designers.extension import HIDDEN, LEAST_POSITIONS, METHODS, extend, held_out_stress
 from posgeom.designers.families import Candidate
 from posgeom.designers.floors import rank_floor
 from posgeom.encodings import FAMILIES, Encoding, parse_spec, spec_of
 from posgeom.geometry import Geometry
-from posgeom.inference import Estimate, condensed, jackknife, stress_of
+from posgeom.inference import Estimate, condensed, jackknife, signed_root, stress_of
+from posgeom.mds import classical_mds
 from posgeom.scoring import check_structure, encoding_distances, floor_estimate, make_encodings
 from posgeom.smacof import principal_axes
+from posgeom.stress import offset_groups
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -51,30 +53,35 @@ def gains(
     *,
     seed: int = 0,
     held_out: bool = False,
+    hidden: float = HIDDEN,
 ) -> "pd.DataFrame":
     """What designs gain: one row each, in the order given.
 
     candidates   see posgeom.designers.families
     dim, seed    as for score_encodings
-    held_out     whether to measure also how they do beyond the positions that they were made of
+    held_out     whether to measure also how they do beyond the positions that they were made of,
+    hidden       by this share of the positions, the last
 
     Columns: encoding; spec, which makes the fitted encoding without the corpus ("" for tables);
     parameters; stress and stress_se, as in score_encodings; beside, the known counterpart of
     least stress, and stress_beside; gain, stress_beside − stress, with gain_se and its 95%
     interval gain_low, gain_high; floor, which no encoding of its kind can be below; floor_found,
-    the least that a search for one found.
+    the least that was found of its kind.
 
     The gain is a jackknife of the difference, so that what both share drops out.  It is corrected
     for bias where the stresses are: not where one is of a table made from this sample, whose
     stress is that of the fit, and its gain with it.
     The floor of encodings by offset is that of posgeom.stress, over offsets in rows and columns
-    for encodings of grids, and corrected as it is everywhere; of tables, what is proved of their
-    rank, see posgeom.designers.floors, for the distances as they are estimated.
+    for encodings of grids, corrected for bias as everywhere; of tables, what is proved of their
+    rank, see posgeom.designers.floors, for the distances as they are estimated.  The least found
+    of encodings by offset is the mean distance at each offset, judged as encodings are.  What a
+    fit took of the sample's noise, no correction takes off: by that it may stand below its floor.
 
-    With held_out: held_out and held_out_se, the stress over pairs that touch the last quarter of
-    the positions when the rest alone is known; for tables by the better of the ways to carry them
+    With held_out: held_out and held_out_se, the stress over pairs that touch a hidden position
+    when the rest alone is known; for tables by the better of the ways to carry them
     on that need no counts there, named in extension; held_out_beside, that of the counterpart.
-    NaN for tables on a grid, and for fewer than eight positions.
+    NaN for tables on a grid, for fewer than eight positions, and where those that are not hidden
+    are all alike.
 
     Raises PosgeomError for a spec that cannot be made and for a corpus without structure.
     """
@@ -84,7 +91,7 @@ def gains(
     candidates = list(candidates)
     specs = dict.fromkeys(s for c in candidates for s in (c.spec, *c.beside))
     made = zip(specs, make_encodings(geometry, specs, dim, seed=seed), strict=True)
-    judged = {spec: _Judged(geometry, encoding, dim, seed) for spec, encoding in made}
+    judged = {spec: _Judged(geometry, encoding, dim, seed, hidden) for spec, encoding in made}
     floors = _Floors(geometry)
     rows = []
     for candidate in candidates:
@@ -102,6 +109,7 @@ class _Judged:
     encoding: Encoding
     dim: int
     seed: int
+    hidden: float
 
     @property
     def in_sample(self) -> bool:
@@ -128,10 +136,10 @@ class _Judged:
         if geometry.n_positions < LEAST_POSITIONS:
             return none
         if not isinstance(self.encoding, DesignedTable):
-            return held_out_stress(geometry, self._anew), ""
+            return held_out_stress(geometry, self._anew, self.hidden), ""
         if geometry.grid is not None:
             return none
-        found = table_extension(geometry, self.encoding, self.dim)
+        found = held_out_table(geometry, self.encoding, self.dim, self.hidden)
         extension = min(UNSEEN, key=lambda name: _rising(found[name].value))
         return found[extension], extension
 
@@ -139,19 +147,26 @@ class _Judged:
         return make_encodings(geometry, [self.encoding.name], self.dim, seed=self.seed)[0]
 
 
-def table_extension(geometry: Geometry, table: DesignedTable, dim: int) -> dict[str, Estimate]:
-    """Held-out stress of a designed table by each method of posgeom.designers.extension.extend."""
+def held_out_table(
+    geometry: Geometry, table: DesignedTable, dim: int, hidden: float
+) -> dict[str, Estimate]:
+    """Held-out stress of a designed table by each method of extend."""
     spec = parse_spec(table.name)
     rank = spanned(table)
 
     def fit(shown: Geometry, _: int) -> FloatArray:
-        r = min(rank, shown.n_positions - 1)
+        r = min(rank, own_rank(classical_mds(shown.squared, squared=True), dim))
         ranked = replace(spec, options=spec.options | {"rank": str(r)})
         return coordinates(DESIGNERS[spec.family](shown, ranked, dim), r)
 
     length = int(geometry.index[-1]) + 1
     found = extend(
-        geometry, coordinates(table, rank), length, fit=fit, optimal=table.family == "stress"
+        geometry,
+        coordinates(table, rank),
+        length,
+        fit=None if table.family == "mds" else fit,
+        optimal=table.family == "stress",
+        hidden=hidden,
     )
     return found.held_out
 
@@ -198,10 +213,12 @@ class _Floors:
 
     def _by_offset(self, axes: int) -> tuple[float, float]:
         g = self._geometry
-        # Of encodings that see the flat number of a cell, fewer pairs are alike.
-        flat = g if axes == g.positions[0].size else replace(g, positions=g.index, grid=None)
-        value = floor_estimate(flat).value
-        return value, value
+        seen = replace(g, positions=g.positions_for(axes), grid=None)  # flat numbers or cells
+        groups = offset_groups(seen.n_positions, seen.positions)
+        D = signed_root(condensed(seen.squared))
+        means = np.bincount(groups, D) / np.bincount(groups)
+        best = jackknife(stress_of(means[groups]), seen, bounds=(0, 1))
+        return floor_estimate(seen).value, best.value
 
 
 def _row(

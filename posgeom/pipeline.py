@@ -20,6 +20,8 @@ from posgeom.atomic import check_out
 from posgeom.comparison import FILES as COMPARISON_FILES
 from posgeom.comparison import compare
 from posgeom.design import design
+from posgeom.designers_report import FILES as DESIGNERS_FILES
+from posgeom.designers_report import report_designers
 from posgeom.emit import FILES
 from posgeom.errors import PosgeomError
 from posgeom.simulation import FILES as TRUTH_FILES
@@ -30,8 +32,9 @@ JOBS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "design": (design, FILES),
     "truth": (simulate_truth, TRUTH_FILES),
     "compare": (compare, COMPARISON_FILES),
+    "designers": (report_designers, DESIGNERS_FILES),
 }
-NEED_SOURCE = ("design", "compare")
+NEED_SOURCE = ("design", "compare", "designers")
 
 
 def run_pipeline(

@@ -48,6 +48,8 @@ BROKEN = {
     '[[stage]]\njob = "paint"\nsource = "x"': ["p.toml, stage 1", "'paint'", "use design"],
     '[[stage]]\njob = ["design"]\nsource = "x"': ["p.toml, stage 1", "['design']"],
     '[[stage]]\njob = "design"': ["p.toml, stage 1 has no source", "add source"],
+    '[[stage]]\njob = "designers"\nheads = 4': ["p.toml, stage 1 has no source", "add source"],
+    '[[stage]]\njob = "designers"\nsource = "x"\nrank = 3': ["p.toml, stage 1", "rank"],
     '[[stage]]\njob = "design"\nsource = 3': ["p.toml, stage 1", "source"],
     f"{STAGE}colour = 1": ["p.toml, stage 1", "colour"],
     f"{STAGE}corpus = 1": ["p.toml, stage 1", "corpus"],
@@ -182,6 +184,6 @@ def test_the_pipelines_that_travel_with_the_package_are_sound():
     from posgeom.resources import resource
 
     found = sorted(resource("pipelines", ".").glob("*.toml"))
-    assert "quickstart.toml" in [path.name for path in found]
+    assert {"quickstart.toml", "designers.toml"} <= {path.name for path in found}
     for path in found:
         assert read_pipeline(path)

@@ -6,9 +6,11 @@ import subprocess
 import sys
 from dataclasses import replace
 from html.parser import HTMLParser
+from itertools import pairwise
 
 import matplotlib
 import numpy as np
+import pandas as pd
 import pytest
 from matplotlib.figure import Figure
 from scipy.sparse import csr_array
@@ -18,6 +20,7 @@ from posgeom.counting import count_positions
 from posgeom.counts import PositionCounts, Provenance
 from posgeom.design import Design, design
 from posgeom.designers import low_rank
+from posgeom.designers.extension import METHODS, Extension
 from posgeom.diagnose import diagnose
 from posgeom.errors import PosgeomError
 from posgeom.geometry import Geometry, estimate_geometry
@@ -32,6 +35,12 @@ from posgeom.report import (
     render,
     write_diagnosis,
     write_report,
+)
+from posgeom.report.designs import (
+    cost_sentences,
+    designs,
+    extension_sentence,
+    gain_sentences,
 )
 from posgeom.report.figures import PLUGIN_FIGURES as FIGURES
 from posgeom.report.figures import figures_of
@@ -80,7 +89,15 @@ def made(n=32, grid=None, dim=64, rank=3, D=None, title="a corpus", notes=(), en
         geometry=geometry,
         low_rank=low_rank(classical_mds(D).coordinates, rank, dim),
         scores=score_encodings(geometry, [*encodings, "mds", f"mds:rank={rank}"], dim),
-        settings={"source": title, "positions": n, "dim": dim, "rank": rank, "seed": 0},
+        settings={
+            "source": title,
+            "positions": n,
+            "dim": dim,
+            "family": ["mds"],
+            "rank": rank,
+            "heads": 8,
+            "seed": 0,
+        },
         provenance={"command": ["posgeom", "design", title], "versions": {"numpy": "2.0"}},
     )
 
@@ -582,6 +599,137 @@ def test_errors_say_how_many_digits_count(x, se, text):
 def test_an_interval_that_is_not_known_is_not_there():
     assert interval(float("nan"), float("nan")) == ""
     assert interval(0.2471, 0.4139) == "0.247 to 0.414"
+
+
+# -- what was made for the corpus -----------------------------------------------------------------
+
+
+def text_of(page):
+    return " ".join("".join(page.text).split())
+
+
+@pytest.fixture(scope="module")
+def family():
+    """A design of all families, with a table that is carried on."""
+    return designed(corpus=synthetic("decay"), family="all", rank=2, extend_to=24)
+
+
+def test_each_design_stands_with_its_gain_and_its_floor(family):
+    html, page = page_of(family)
+    section = text_of(page).split("Made for this corpus")[1].split("Figures")[0]
+    assert page.open == []
+    assert len(family.gains) == 9
+    for row in family.gains.to_dict("records"):
+        assert row["encoding"] in section
+        for value in ("stress", "gain", "held_out"):
+            shown = with_error(row[value], row[f"{value}_se"])
+            assert shown in section or np.isnan(row[value])
+        if abs(row["gain"]) > 1e-9:
+            assert interval(row["gain_low"], row["gain_high"]) in section
+        assert number(row["floor"]) in section
+        assert f"{row['parameters']:,}" in section
+        assert not row["beside"] or f"beside {row['beside']}" in section
+    for paragraph in designs(family).paragraphs:
+        assert paragraph in section
+    assert "nan" not in re.sub(r'base64,[^"]*', "", html).lower().split()
+
+
+def test_the_table_carried_on_says_how_far_and_how(family):
+    held_out = family.extension.held_out
+    carried = designs(family).paragraphs[1]
+    assert "from 16 positions to 24: 8 rows by" in carried
+    (way,) = set(family.extension.methods) - {"given"}
+    assert f"is {with_error(held_out[way].value, held_out[way].se)} ({way})" in carried
+
+
+def test_sentences_tell_gains_from_errors():
+    table = pd.DataFrame(
+        [
+            ("a", "known", 0.2, 0.1, 0.1, 0.3),
+            ("b", "known", 0.3, 0.01, 0.28, 0.32),
+            ("c", "other", 0.01, 0.1, -0.2, 0.2),
+            ("d", "other", 1e-15, 1e-17, -1e-15, 1e-15),
+            ("e", "other", -0.1, 0.01, -0.12, -0.08),
+            ("f", "", np.nan, np.nan, np.nan, np.nan),
+        ],
+        columns=["encoding", "beside", "gain", "gain_se", "gain_low", "gain_high"],
+    )
+    beyond, tied, nothing, worse = gain_sentences(table)
+    assert "b over known (0.300 ± 0.010) and a over known" in beyond
+    assert tied == "What c may gain is within its error."
+    assert nothing.startswith("What d gains is nothing")
+    assert worse.startswith("What e gains is less than nothing")
+    assert gain_sentences(table.iloc[5:]) == []
+    table[["gain_se", "gain_low", "gain_high"]] = np.nan
+    (plugin,) = gain_sentences(table)
+    assert "The most is gained by b, 0.300 of stress over known" in plugin
+
+
+def test_ways_to_carry_a_table_are_counted():
+    ways = ("given", "given", "gower", "harmonic", "harmonic")
+    costs = dict.fromkeys(METHODS, Estimate(float("nan"))) | {"gower": Estimate(0.02, 0.004)}
+    carried = Extension(np.zeros((5, 1)), ways, costs)
+    sentence = extension_sentence(carried, 2)
+    assert "from 2 positions to 5: 1 row by the corpus's own counts there and 2 rows" in sentence
+    (said,) = cost_sentences(carried)
+    assert said.endswith("is 0.020 ± 0.004 (gower).")
+    costs |= {"harmonic": Estimate(0.3, 0.01), "interpolation": Estimate(0.2, 0.01)}
+    said, better = cost_sentences(carried)
+    assert said.endswith("is 0.020 ± 0.004 (gower) and 0.300 ± 0.010 (harmonic).")
+    assert "has 0.200 ± 0.010 there (--extend-by interpolation)" in better
+    costs["interpolation"] = Estimate(0.4, 0.01)
+    assert len(cost_sentences(carried)) == 1
+    none = Extension(np.zeros((2, 1)), ways[:2], costs)
+    assert "no row is new" in extension_sentence(none, 2)
+    assert cost_sentences(none) == []
+
+
+def test_what_was_fitted_is_not_taken_for_a_known_encoding(family):
+    fitted = family.scores.loc[family.scores["designed"], "encoding"]
+    assert {"fitted-rope", "fitted-t5"} <= set(fitted)
+    figures = {s.name: draw(s, family)[1] for s in figures_of(family) if s.name == "misses"}
+    said = [figures["misses"].alt, *family.diagnosis.sentences[4:]]
+    assert not [name for name in fitted for sentence in said if f"{name} " in sentence]
+    rows = text_of(page_of(family)[1]).split("Scores")[1].split("Made for this corpus")[0]
+    assert rows.count("from this corpus") == len(fitted)
+
+
+def test_bars_of_twenty_encodings_stay_apart(family):
+    figure, _ = draw(evidence.BARS, family)
+    ax = figure.axes[0]
+    assert len(family.scores) >= 20
+    boxes = [label.get_window_extent() for label in ax.get_yticklabels()]
+    assert all(a.y0 >= b.y1 for a, b in pairwise(boxes))
+    assert min(box.x0 for box in boxes) >= 0
+    assert len({label.get_text() for label in ax.get_yticklabels()}) == len(boxes)
+    for text in ax.texts:
+        assert text.get_window_extent().x1 <= figure.bbox.x1
+
+
+def test_stress_by_rank_shows_the_least_and_what_is_proved():
+    design = made(n=12, rank=2)
+    figure, words = draw(spec("stress_by_rank"), design)
+    lines = {line.get_label(): line.get_ydata() for line in figure.axes[0].lines}
+    kept = design.ranks["stress"] >= 1e-6
+    for name, key in (("classical MDS", "stress"), ("least found", "optimal_stress")):
+        np.testing.assert_allclose(lines[name][kept], design.ranks[key][kept])
+    assert design.ranks["floor"].any() == ("proved floor" in lines)
+    assert number(design.ranks["optimal_stress"].iloc[0]) in words.alt
+    assert (design.ranks["optimal_stress"] <= design.ranks["stress"] + 1e-12).all()
+
+
+def test_a_grid_has_its_axial_designs():
+    design = designed(corpus=synthetic("line"), grid=(4, 4), family="rope")
+    assert "fitted-axial" in design.gains["encoding"].tolist()
+    for figure in ("shepard", "distance_by_offset"):
+        draw(spec(figure, figures_of(design)), design)
+    assert "beside rope-2d" in text_of(page_of(design)[1])
+
+
+def test_a_design_by_least_stress_is_named_in_the_summary(family):
+    assert "(stress:rank=2 in the table)" in summary(family)[-2]
+    row = family.scores.set_index("encoding").loc["stress:rank=2"]
+    assert with_error(row["stress"], row["stress_se"]) in summary(family)[-2]
 
 
 # -- the report of a diagnosis --------------------------------------------------------------------

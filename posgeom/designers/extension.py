@@ -25,6 +25,7 @@ IntArray = NDArray[np.int64]
 METHODS = ("gower", "harmonic", "interpolation")
 GIVEN = "given"
 LEAST_POSITIONS = 8  # of which two can be hidden
+HIDDEN = 0.25  # share of the positions that are hidden
 SETTLING = 1_000  # steps of majorisation
 SMALLEST = 1e-150  # a distance to divide by
 ROUNDING = 1e-10  # of the largest eigenvalue: a smaller one is 0
@@ -52,6 +53,7 @@ def extend(
     *,
     fit: Callable[[Geometry, int], FloatArray] | None = None,
     optimal: bool = False,
+    hidden: float = HIDDEN,
 ) -> Extension:
     """Coordinates of positions 0..m−1 from those of the first n.
 
@@ -63,6 +65,7 @@ def extend(
     fit           (geometry, rank) to coordinates, for the held-out stress; classical MDS by default
     optimal       the coordinates have least stress, as from smacof: rows that Gower's formula
                   places move on to where their own is least, see settled
+    hidden        share of the positions to hide for the held-out stress
 
     gower           Gower's formula for the distances that the corpus gives, see gower
     harmonic        the same for distances by offset, between old positions too, see harmonic_form:
@@ -77,8 +80,9 @@ def extend(
     The held-out stress: the last quarter of the geometry's positions is hidden, the rest fitted
     and extended over it, and the scale-free stress taken over all pairs of which one or both are
     hidden, with its error by the jackknife.  That carries the table by a third of its length;
-    further costs more.  Gower's has seen the distances of hidden to shown positions, which is
-    what it is for, so it is not corrected for bias.
+    further costs more, and hidden=0.5 tells what twice the length does.
+    Gower's has seen the distances of hidden to shown positions, which is what it is for, so it is
+    not corrected for bias.
 
     Raises PosgeomError for m below the last of the n positions, for fewer than eight positions,
     for grids, an unknown method, and for gower where a new position has no counts.
@@ -87,7 +91,9 @@ def extend(
     _check(geometry, n, m, method)
     place = _gower_settled if optimal else gower
     X = np.asarray(coordinates, dtype=np.float64)
-    held_out = _held_out_by_method(geometry, X.shape[1], fit or classical_coordinates, place)
+    held_out = _held_out_by_method(
+        geometry, X.shape[1], fit or classical_coordinates, place, hidden
+    )
     known = np.arange(n if method in METHODS[1:] else (index < m).sum())
     names = [GIVEN] * n
     if len(known) > n:
@@ -116,14 +122,20 @@ def extend(
     return Extension(A, tuple(methods), held_out)
 
 
-def held_out_stress(geometry: Geometry, make: Callable[[Geometry], Encoding]) -> Estimate:
+def held_out_stress(
+    geometry: Geometry, make: Callable[[Geometry], Encoding], hidden: float = HIDDEN
+) -> Estimate:
     """The held-out stress, see extend, of an encoding that is defined at all positions by itself.
 
-    make: the encoding for a geometry, of which it is given the first three quarters.
+    make: the encoding for a geometry, of which it is given the positions that are not hidden.
+    NaN where those have no geometry to fit.
     Raises PosgeomError for fewer than eight positions, and for an encoding that does not extend.
     """
-    first = _shown(geometry)
-    encoding = make(geometry.at(first))
+    first = _shown(geometry, hidden)
+    shown = geometry.at(first)
+    if not condensed(shown.squared).sum() > 0:
+        return Estimate(float("nan"))
+    encoding = make(shown)
     δ = encoding.distances(geometry.positions_for(encoding.n_axes))
     return _judged(geometry, δ, len(first))
 
@@ -190,9 +202,10 @@ def _held_out_by_method(
     rank: int,
     fit: Callable[[Geometry, int], FloatArray],
     place: Callable[[FloatArray, FloatArray, FloatArray], FloatArray],
+    hidden: float,
 ) -> dict[str, Estimate]:
     """Held-out stress of each method; NaN where what is shown has no geometry to fit."""
-    first = _shown(geometry)
+    first = _shown(geometry, hidden)
     a, index, shown = len(first), geometry.index, geometry.at(first)
     if not condensed(shown.squared).sum() > 0:
         return dict.fromkeys(METHODS, Estimate(float("nan")))
@@ -207,15 +220,15 @@ def _held_out_by_method(
     }
 
 
-def _shown(geometry: Geometry) -> IntArray:
-    """The positions that are not hidden: the first three quarters, by row."""
+def _shown(geometry: Geometry, hidden: float) -> IntArray:
+    """The positions that are not hidden, the first ones, by row."""
     n = geometry.n_positions
     if n < LEAST_POSITIONS:
         raise PosgeomError(
-            f"{n} positions have counts, of which no quarter can be hidden to measure an "
+            f"{n} positions have counts, too few to hide the last of them and measure an "
             f"extension; {LEAST_POSITIONS} are needed, use --positions {LEAST_POSITIONS} or more"
         )
-    return np.arange(n - n // 4)
+    return np.arange(n - int(n * hidden))
 
 
 def _judged(geometry: Geometry, δ: FloatArray, shown: int, *, correct: bool = True) -> Estimate:

@@ -71,7 +71,7 @@ def stress_bars(
             color=MUTED,
             bbox={"facecolor": "white", "edgecolor": "none", "pad": 0.8},
         )
-    ax.set_yticks(rows, [plain(name) for name in names])
+    ax.set_yticks(rows, [plain(name, 40) for name in names])
     ax.tick_params(axis="y", colors=INK, length=0)
     longest = max(float(ends.max(initial=0)), floor) or 1.0
     ax.set(

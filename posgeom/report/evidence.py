@@ -20,7 +20,6 @@ from posgeom.inference import jackknife_se
 from posgeom.rank import above_noise
 from posgeom.report.words import (
     BASELINES,
-    FROM_CORPUS,
     ROUNDING,
     FigureSpec,
     Subject,
@@ -29,6 +28,7 @@ from posgeom.report.words import (
     coincide,
     column,
     estimate,
+    made_for_corpus,
     number,
     offsets,
     stress_texts,
@@ -136,8 +136,9 @@ def _known_misses(subject: Subject) -> list[tuple[str, FloatArray, FloatArray]]:
     """Name, shares by position and by offset of the encodings that one would choose, best first."""
     found = subject.diagnosis.misses if subject.diagnosis else {}
     scores = by_stress(subject)
-    known = scores.loc[~scores["family"].isin((*FROM_CORPUS, *BASELINES)), "encoding"].astype(str)
-    return [(name, *found[name]) for name in known if name in found and found[name][0].any()]
+    known = scores[~made_for_corpus(scores) & ~scores["family"].isin(BASELINES)]
+    names = known["encoding"].astype(str)
+    return [(name, *found[name]) for name in names if name in found and found[name][0].any()]
 
 
 def has_misses(subject: Subject) -> bool:

@@ -16,7 +16,7 @@ from scipy.sparse import csr_array
 
 from posgeom import plots
 from posgeom.rank import explained_share
-from posgeom.report import evidence
+from posgeom.report import evidence, ranks
 from posgeom.report.words import (
     FigureSpec,
     Words,
@@ -29,6 +29,7 @@ from posgeom.report.words import (
     stress_texts,
     with_error,
 )
+from posgeom.scoring import encoding_distances
 from posgeom.stress import pairs
 from posgeom.trajectory import mds_trajectory
 
@@ -41,18 +42,6 @@ FloatArray = NDArray[np.float64]
 
 MOST_DOTS = 6_000  # pairs in one Shepard panel; more only make it blacker
 FEW_TOKENS = 100  # positions with fewer are marked
-LEAST_STRESS = 1e-8  # where a log axis of stress may end
-
-
-def chosen_rank(design: Design) -> int:
-    """The rank r of the low-rank encoding, from the shape (n, r) of its A."""
-    return int(design.low_rank.A.shape[1])
-
-
-def stress_at(design: Design, rank: int) -> float:
-    """The stress of one rank; ranks past the table's last add nothing to it."""
-    row = int(np.searchsorted(design.ranks["rank"], rank, side="right")) - 1
-    return float(design.ranks["stress"].iloc[row])
 
 
 def _distance_matrix(design: Design, figure: Figure) -> Words:
@@ -97,7 +86,7 @@ def _distance_matrix(design: Design, figure: Figure) -> Words:
 
 
 def _spectrum(design: Design, figure: Figure) -> Words:
-    w, r = design.mds.eigenvalues, chosen_rank(design)
+    w, r = design.mds.eigenvalues, design.low_rank.rank
     size, share = np.abs(w), explained_share(w)
     drawn = size >= 1e-6 * size.max()
     bottom = 0.5 * float(size[drawn & (size > 0)].min(initial=1.0)) if size.any() else 0.1
@@ -117,32 +106,6 @@ def _spectrum(design: Design, figure: Figure) -> Words:
         f"Eigenvalues: the largest is {number(w[0])}, {(negative < 0).sum()} are negative"
         + (f" (the lowest {number(negative.min())})" if negative.any() else "")
         + f"; the first {r} of {len(w)} hold {100 * share[r - 1]:.1f}% of the variance.",
-    )
-
-
-def _stress_by_rank(design: Design, figure: Figure) -> Words:
-    rank, r = design.ranks["rank"].to_numpy(), chosen_rank(design)
-    stress, raw = (
-        evidence.no_rounding(design.ranks[k].to_numpy(float)) for k in ("stress", "stress_raw")
-    )
-    above = stress[stress >= LEAST_STRESS]
-    # A log axis only where it is needed: from a factor of ten on, or where some are 0.
-    log = above.size and (above.size < stress.size or above.max() > 10 * above.min())
-    bottom = 0.5 * float(above.min()) if log else None
-    curves = {"stress": stress, "raw stress": raw}
-    at = stress_at(design, r)
-    plots.stress_by_rank(figure.subplots(), rank, curves, r, at, bottom)
-    return Words(
-        "What is lost by keeping fewer dimensions: where the curve flattens, more dimensions buy "
-        "little. The ring is the rank of the low-rank encoding. Raw stress is with the distances "
-        "as they are, stress with the best common scale."
-        + (
-            " Neither is corrected for bias, as the stresses of the table are."
-            if design.geometry.replicates is not None
-            else ""
-        ),
-        f"Stress falls from {number(stress[0])} at rank {rank[0]} to {number(stress[-1])} at rank "
-        f"{rank[-1]}; the chosen rank {r} has {number(at)}.",
     )
 
 
@@ -271,7 +234,7 @@ def _heat_map(design: Design, figure: Figure) -> Words:
     table = np.asarray(design.low_rank.table(), dtype=np.float64)
     n, d = table.shape
     largest = float(np.abs(table).max(initial=0))
-    title = f"low-rank encoding, rank {chosen_rank(design)}, {n} × {d}"
+    title = f"low-rank encoding, rank {design.low_rank.rank}, {n} × {d}"
     plots.heat_map(figure.subplots(), table, largest or 1.0, design.geometry.index, title)
     return Words(
         "The encoding as a model would read it, one row a position: the counterpart of the "
@@ -329,7 +292,12 @@ _SPECTRUM: FigureSpec[Design] = FigureSpec(
 )
 _ENCODING: tuple[FigureSpec[Design], ...] = (
     FigureSpec(
-        "stress_by_rank", "Stress by rank", (9, 3.7), "svg", _stress_by_rank, evidence.ONE_PANEL
+        "stress_by_rank",
+        "Stress by rank",
+        (9, 3.7),
+        "svg",
+        ranks.stress_by_rank,
+        evidence.ONE_PANEL,
     ),
     FigureSpec("shepard", "Shepard diagrams", (9, 6), "png", _shepard, (0.8, 0.1, 0.6, 0.45)),
     FigureSpec("heat_map", "The encoding", (9, 4.4), "png", _heat_map, (0.75, 0.0, 0.6, 0.35)),
@@ -363,7 +331,7 @@ FIGURES: tuple[FigureSpec[Design], ...] = (
         evidence.SPECTRUM.title,
         evidence.SPECTRUM.size,
         "svg",
-        lambda design, figure: evidence.spectrum(design, figure, chosen_rank(design)),
+        lambda design, figure: evidence.spectrum(design, figure, design.low_rank.rank),
         evidence.TWO_PANELS,
     ),
     *_ENCODING,
@@ -387,7 +355,7 @@ def _fitted(design: Design) -> Iterator[tuple[str, float, FloatArray]]:
         scores["encoding"], column(scores, "stress"), column(scores, "scale"), strict=True
     ):
         if name in design.encodings and np.isfinite(scale):
-            δ = design.encodings[name].distances(design.geometry.index)
+            δ = encoding_distances(design.geometry, design.encodings[name])
             yield str(name), float(stress), scale * pairs(np.asarray(δ, dtype=np.float64))
 
 

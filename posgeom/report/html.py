@@ -9,16 +9,18 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posgeom.rank import explained_share
+from posgeom.report.designs import designs
 from posgeom.report.draw import Drawn
-from posgeom.report.figures import chosen_rank, stress_at
 from posgeom.report.page import flat, page
+from posgeom.report.ranks import stress_at
 from posgeom.report.words import (
-    FROM_CORPUS,
     Subject,
     by_stress,
     column,
     count,
     estimate,
+    join,
+    made_for_corpus,
     number,
     with_error,
 )
@@ -40,6 +42,7 @@ def report_html(design: Design, drawn: Iterable[Drawn]) -> str:
         summary=summary(design),
         caution=plugin_caution(design),
         scores=by_stress(design),
+        designs=designs(design),
         drawn=drawn,
         tables={
             "Settings": flat(design.settings),
@@ -54,13 +57,14 @@ def summary(design: Design) -> list[str]:
     """A few sentences from the numbers, for a reader who wants only the answer."""
     found = design.diagnosis
     first = plugin_summary(design) if found is None else found.sentences
-    n, d, r = len(design.geometry.index), len(design.low_rank.B), chosen_rank(design)
+    n, d, r = len(design.geometry.index), len(design.low_rank.B), design.low_rank.rank
+    name = f"{design.table_family}:rank={r}"
     share = explained_share(np.asarray(design.mds.eigenvalues))[r - 1]
     saved = 1 - design.low_rank.n_parameters / (n * d)
     less = f"{100 * abs(saved):.1f}% {'fewer' if saved >= 0 else 'more'}"
     return [
         *first,
-        f"The low-rank encoding made from the corpus (mds:rank={r} in the table) keeps "
+        f"The low-rank encoding made from the corpus ({name} in the table) keeps "
         f"{count(r, 'dimension')} of at most {n - 1} and {100 * share:.1f}% of the variance; "
         f"its stress is {_stress_of_rank(design, r)}.",
         f"It takes {count(design.low_rank.n_parameters, 'parameter')} where a full table of "
@@ -84,7 +88,7 @@ def plugin_summary(design: Design) -> list[str]:
 
 def _stress_of_rank(design: Design, rank: int) -> str:
     """The stress of the low-rank encoding as the table of scores has it, with its error."""
-    row = design.scores[design.scores["encoding"] == f"mds:rank={rank}"]
+    row = design.scores[design.scores["encoding"] == f"{design.table_family}:rank={rank}"]
     if row.empty:
         return number(stress_at(design, rank))
     return with_error(column(row, "stress")[0], column(row, "stress_se")[0])
@@ -121,7 +125,7 @@ def plugin_caution(design: Design) -> list[str]:
 
 def _random_as_good(scores: pd.DataFrame) -> str:
     """A warning where rows drawn by lot fit nearly as well as the best known encoding."""
-    known, random = ~scores["family"].isin(FROM_CORPUS), scores["family"] == "random"
+    known, random = ~made_for_corpus(scores), scores["family"] == "random"
     lot, best = scores.loc[random, "stress"].min(), scores.loc[known & ~random, "stress"].min()
     if not lot <= 1.25 * best:  # also where one of the two is missing
         return ""
@@ -132,20 +136,20 @@ def _random_as_good(scores: pd.DataFrame) -> str:
 
 
 def _best_sentence(scores: pd.DataFrame) -> list[str]:
-    known = scores[~scores["family"].isin(FROM_CORPUS) & np.isfinite(scores["stress"])]
+    known = scores[~made_for_corpus(scores) & np.isfinite(scores["stress"])]
     if known.empty:
         return []
     stress = known["stress"].to_numpy(float)
     names = known["encoding"].astype(str).tolist()
     ties = _ties(stress)
-    first = f"{_join(names[:ties])} {'fits' if ties == 1 else 'fit'} this corpus best"
+    first = f"{join(names[:ties])} {'fits' if ties == 1 else 'fit'} this corpus best"
     of = "the encoding" if len(names) == 1 else f"the {len(names)} encodings"
     text = f"Of {of} not made from the corpus, {first}, with stress {number(stress[0])}"
     if ties < len(names):
         ratio = stress[ties] / stress[0] if stress[0] > 1e-12 else float("inf")
         far = "practically the same" if ratio < 1.02 else f"{ratio:.3g} times as much"
         following = names[ties : ties + _ties(stress[ties:])]
-        text += f"; next {'comes' if len(following) == 1 else 'come'} {_join(following)} with "
+        text += f"; next {'comes' if len(following) == 1 else 'come'} {join(following)} with "
         text += number(stress[ties])
         text += f", {far}" if np.isfinite(ratio) else ""
     return [text + "."]
@@ -181,10 +185,3 @@ def facts(design: Subject) -> str:
 def _types(design: Subject) -> int:
     """How many token types the corpus uses; the tokenizer may know more."""
     return int(np.count_nonzero(design.counts.pooled.sum(axis=0)))
-
-
-def _join(names: list[str]) -> str:
-    """a; a and b; a, b and c; a, b and 7 others."""
-    if len(names) > 3:
-        names = [*names[:2], f"{len(names) - 2} others"]
-    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)

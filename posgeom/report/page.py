@@ -7,12 +7,12 @@ from base64 import b64encode
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.resources import files
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from posgeom.report.draw import Drawn
-from posgeom.report.words import FROM_CORPUS, column, interval, with_error
+from posgeom.report.words import column, interval, with_error
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,6 +27,40 @@ class Column:
     head: str
     legend: str
     error: str = ""
+
+
+@dataclass(frozen=True)
+class Cell:
+    """A number, its error, and what stands beneath in small type."""
+
+    value: str
+    error: str = ""
+    sub: str = ""
+
+    @classmethod
+    def of(cls, text: str, sub: str = "") -> Self:
+        """`0.330 ± 0.015`, where a line may break before the error."""
+        value, sign, error = text.partition("±")
+        return cls(value.strip(), sign + error, sub)
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of a table: a name in pieces, at which it may break, lines about it, and its cells."""
+
+    name: list[str]
+    about: list[str]
+    cells: list[Cell]
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table with its heading, and paragraphs on what it comes to."""
+
+    heading: str
+    paragraphs: list[str]
+    columns: list[Column]
+    rows: list[Row]
 
 
 COLUMNS = (
@@ -85,6 +119,7 @@ def page(
     answers: Sequence[tuple[str, Sequence[str]]] = (),
     caution: Sequence[str] = (),
     scores: pd.DataFrame,
+    designs: Section | None = None,
     drawn: Iterable[Drawn],
     tables: Mapping[str, list[tuple[str, str]]],
     notes: Iterable[str],
@@ -92,6 +127,7 @@ def page(
     """The page.  All that comes from the user passes through the template's escaping.
 
     answers: questions, each with its sentences.  scores: sorted, and empty for no table.
+    designs: the section on what was made for the corpus.
     """
     from jinja2 import Environment, StrictUndefined
 
@@ -103,7 +139,7 @@ def page(
     columns = [c for c in COLUMNS if c.key in scores and not (known and c.key == ROOT)]
     return environment.from_string(template).render(
         kicker=kicker,
-        title=_pieces(title),
+        title=pieces(title),
         facts=facts,
         summary=summary,
         answers=answers,
@@ -111,42 +147,35 @@ def page(
         columns=columns,
         errors=ERRORS if known else "",
         rows=[_row(score, columns) for score in scores.to_dict("records")],
+        designs=designs,
         figures=[_figure(figure) for figure in drawn],
         tables=tables,
         notes=[str(note) for note in notes],
     )
 
 
-def _row(score: Mapping[Any, Any], columns: list[Column]) -> dict[str, Any]:
+def _row(score: Mapping[Any, Any], columns: list[Column]) -> Row:
     kind = "by offset" if score["shift_invariant"] else "by position"
-    made = "from this corpus" if score["family"] in FROM_CORPUS else ""
+    made = "from this corpus" if score["designed"] else ""
     note = score["note"] if isinstance(score["note"], str) else ""
-    return {
-        "name": _pieces(str(score["encoding"])),
-        "about": [line for line in (kind, made, note) if line],
-        "cells": [_cell(column, score) for column in columns],
-    }
+    about = [line for line in (kind, made, note) if line]
+    return Row(pieces(str(score["encoding"])), about, [_cell(column, score) for column in columns])
 
 
-def _pieces(name: str) -> list[str]:
+def pieces(name: str) -> list[str]:
     """A long name, cut where it may break."""
     return re.split(r"(?<=[:,=/#_])", name)
 
 
-def _cell(column: Column, score: Mapping[Any, Any]) -> dict[str, str]:
-    """A number, its error and, for stress, its interval in small type."""
+def _cell(column: Column, score: Mapping[Any, Any]) -> Cell:
+    """A number, its error and, for stress, its interval."""
     value = _float(score[column.key])
     if column.key == "parameters":
         text = f"{int(value):,}" if np.isfinite(value) else "–"
     else:
         text = with_error(value, _float(score.get(column.error)))
-    value_alone, sign, error = text.partition("±")
     ends = ("stress_low", "stress_high") if column.key == "stress" else ()
-    return {
-        "value": value_alone.strip(),
-        "error": sign + error,
-        "sub": interval(*(_float(score.get(key)) for key in ends)) if ends else "",
-    }
+    return Cell.of(text, interval(*(_float(score.get(key)) for key in ends)) if ends else "")
 
 
 def _float(value: Any) -> float:

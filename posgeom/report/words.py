@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 FloatArray = NDArray[np.float64]
 
 ROUNDING = 1e-12  # numbers below are shown as 0
-FROM_CORPUS = ("mds",)  # families made from the corpus: they fit it by construction
 BASELINES = ("random", "none")  # what an encoding should beat, not what anyone would choose
 
 
@@ -96,7 +95,7 @@ def with_error(x: float, se: float) -> str:
     """
     if np.isnan(se) or not np.isfinite(x):
         return number(x)
-    if se < 1e-4:
+    if se < 1e-6:
         return f"{number(x)} ± {number(se)}"
     decimals = _decimals(se)
     return f"{x:,.{decimals}f} ± {se:,.{decimals}f}".replace("-", "−")
@@ -128,6 +127,12 @@ def by_stress(subject: Subject) -> pd.DataFrame:
     return subject.scores.sort_values("stress", kind="stable", key=lambda stress: stress.round(12))
 
 
+def made_for_corpus(scores: pd.DataFrame) -> NDArray[np.bool_]:
+    """(rows,) which encodings were made for the corpus: they fit it by construction."""
+    designed: NDArray[np.bool_] = scores["designed"].to_numpy(bool)
+    return designed
+
+
 def stress_texts(scores: pd.DataFrame) -> list[str]:
     """The stress of each row, with its error where it is known."""
     stress, se = column(scores, "stress"), column(scores, "stress_se")
@@ -142,6 +147,13 @@ def coincide(curve: FloatArray, other: FloatArray) -> bool:
 def count(k: int, what: str) -> str:
     """`1 position`, `1,200 positions`."""
     return f"{k:,} {what}" if k == 1 else f"{k:,} {what}s"
+
+
+def join(names: list[str]) -> str:
+    """a; a and b; a, b and c; a, b and 7 others."""
+    if len(names) > 3:
+        names = [*names[:2], f"{len(names) - 2} others"]
+    return " and ".join(part for part in (", ".join(names[:-1]), names[-1]) if part)
 
 
 def offsets(geometry: Geometry) -> tuple[FloatArray, str]:
