@@ -69,8 +69,15 @@ def design_command(
         f"\nshift-invariant floor {made.floor}: no encoding of offsets alone has less stress"
         f"\nencoding: {made.table_family}, rank {low.rank}, {len(low.A):,} positions, "
         f"{low.n_parameters:,} parameters in place of {len(low.A) * low.dim:,}"
-        f"\nwritten to {out}; look at {out}/report.html"
     )
+    if made.extension is not None:
+        from posgeom.report.designs import cost_sentences, extension_sentence
+
+        known = len(made.low_rank.A)
+        click.echo(
+            " ".join([extension_sentence(made.extension, known), *cost_sentences(made.extension)])
+        )
+    click.echo(f"written to {out}; look at {out}/report.html")
     if made.geometry.estimator == "plugin":
         say([PLUGIN_WARNING], quiet)
 

@@ -84,13 +84,6 @@ class Design:
                 f"rank {r} is more than the {above} dimensions that stand above the noise: the "
                 "others carry chance",
             )
-        held_out = {} if self.extension is None else self.extension.held_out
-        if held_out and held_out["interpolation"].value < held_out["harmonic"].value:
-            notes += (
-                "positions without counts are better met by interpolation (held-out stress "
-                f"{held_out['interpolation']}) than by the harmonic form ({held_out['harmonic']}), "
-                "but it moves the known rows too; see --extend-by",
-            )
         if self.settings.get("row_norm") or self.settings.get("zero_mean"):
             D, dim = self.geometry.distances, self.low_rank.dim
             free = table_of_rank(self.geometry, r, dim, by_stress=self.table_family == "stress")
