@@ -209,7 +209,7 @@ def figure(runs: "pd.DataFrame") -> bytes:
     shapes = list(dict.fromkeys(known["shape"])) or [""]
     with plots.style():
         drawn = Figure(figsize=(1 + 2.3 * len(shapes), 2.4 * len(DRAWN)), layout="constrained")
-        axes = drawn.subplots(len(DRAWN), len(shapes), squeeze=False, sharey="row", sharex=True)
+        axes = drawn.subplots(len(DRAWN), len(shapes), squeeze=False, sharex=True)
         for (row, encoding), (column, shape) in product(enumerate(DRAWN), enumerate(shapes)):
             cell = known[(known["encoding"] == encoding) & (known["shape"] == shape)]
             by_size = cell.groupby(["estimator", "documents"])["stress"].agg(["mean", "std"])

@@ -264,3 +264,17 @@ def test_style_is_undone():
     with plots.style():
         assert matplotlib.rcParams["svg.hashsalt"] == "posgeom"
     assert dict(matplotlib.rcParams) == before
+
+
+def test_estimates_by_size(ax):
+    sizes = np.array([2_000.0, 7_000.0, 60_000.0])
+    mean, spread = np.array([0.5, 0.45, 0.4]), np.array([0.05, 0.02, 0.01])
+    plots.estimates_by_size(ax, sizes, {"debiased": (mean, spread)}, truth=0.39)
+    drawn = labelled(ax)
+    np.testing.assert_array_equal(drawn["truth"].get_ydata(), [0.39, 0.39])
+    (bars,) = ax.containers
+    np.testing.assert_array_equal(bars.lines[0].get_ydata(), mean)
+    low, top = ax.get_ylim()
+    assert low == 0
+    assert top >= 0.55
+    assert [t.get_text() for t in ax.get_xticklabels()] == ["2,000", "7,000", "60,000"]
