@@ -35,6 +35,7 @@ from posgeom.smacof import first_axes, smacof
 FloatArray = NDArray[np.float64]
 
 N, RANK, RUNS = 512, 3, 2
+LOOSE = (1e-4, 3e-5, 1e-5, 3e-6, 1e-6)  # tolerances above our own, 3e-7
 TIGHT = {"eps": 1e-9, "max_iter": 1000}  # scikit-learn's defaults: 1e-6 and 300
 
 
@@ -102,7 +103,14 @@ def row(name: str, D: FloatArray, start: FloatArray, begin: str, tight: bool) ->
     found |= {"sklearn": reached, "sklearn s": seconds}
     reached, seconds = timed(lambda: smacof(D, start.shape[1], **ours).raw_stress)
     found |= {"ours": reached, "ours s": seconds}
-    return found | {"ratio": found["sklearn s"] / seconds}
+    # How soon it is as low as scikit-learn ends: by the loosest tolerance that gets there.
+    for tolerance in () if tight else LOOSE:
+        loose = {"start": start, "tolerance": tolerance}
+        low, soon = timed(lambda loose=loose: smacof(D, start.shape[1], **loose).raw_stress)
+        if low <= found["sklearn"]:
+            seconds = min(seconds, soon)
+            break
+    return found | {"as low s": seconds, "ratio": found["sklearn s"] / seconds}
 
 
 def main() -> None:
@@ -141,8 +149,8 @@ def markdown(rows: list[dict[str, Any]], tight: bool) -> str:
         "# Stress majorisation beside scikit-learn",
         "",
         f"Raw stress and seconds of processor time (one thread, least of {RUNS} runs) in {RANK} "
-        f"dimensions, both from the same start; {tolerances}.  Ratio: scikit-learn's seconds over "
-        "ours.",
+        f"dimensions, both from the same start; {tolerances}.  As low: our seconds until the "
+        "stress is not above scikit-learn's; ratio: scikit-learn's seconds over these.",
         "",
         f"posgeom {posgeom.__version__}, scikit-learn {sklearn.__version__}, NumPy "
         f"{np.__version__}, SciPy {scipy.__version__}, Python {platform.python_version()}.",
