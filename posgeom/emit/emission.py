@@ -1,0 +1,200 @@
+"""An encoding on its way out: its numbers, and the passport that travels with them."""
+
+import json
+from dataclasses import dataclass, field, replace
+from os import PathLike
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from posgeom.designers import DESIGNERS, LowRank, MDSTable
+from posgeom.designers.extension import extend, stretched
+from posgeom.designers.low_rank import rms_norm
+from posgeom.designers.stress_optimal import StressTable
+from posgeom.emit.forms import Tensors, as_float32, tensors_of
+from posgeom.encodings import (
+    Encoding,
+    FixedTable,
+    LearnedTable,
+    Rotary,
+    T5Bias,
+    TableEncoding,
+    spec_of,
+)
+from posgeom.errors import PosgeomError
+from posgeom.inference import condensed, jackknife, scale_of, stress_of
+from posgeom.passport.found import open_model
+from posgeom.scoring import encoding_distances, make_encodings
+
+if TYPE_CHECKING:
+    from posgeom.design import Design
+    from posgeom.geometry import Geometry
+
+
+@dataclass(frozen=True, eq=False)
+class Emission:
+    """An encoding with its numbers by name, see tensors_of, and its passport, of JSON values.
+
+    passport  encoding, family, spec (null where no spec can hold it), pairing, offset (rows before
+              that of position 0), dtype and shape of the first tensor, positions, row_norm (root
+              mean square), attention_factor, corpus and its fingerprint, scale (what fits its
+              distances to the corpus's), stress with error and interval; what is not known is
+              left out
+    """
+
+    encoding: Encoding
+    tensors: Tensors = field(repr=False)
+    passport: dict[str, Any]
+
+    @property
+    def main(self) -> str:
+        """The name of the first tensor, the one that formats of a single array hold."""
+        return next(iter(self.tensors))
+
+
+def emission_of(
+    design: "Design", name: str | None = None, extend_to: int | None = None
+) -> Emission:
+    """The encoding of a run; by default its low-rank table, with the factors A and B.
+
+    name        an encoding of its scores, or any other spec, which is made for its geometry
+                (`fitted-rope:dim=64`)
+    extend_to   a table that ends before is carried to so many positions, see extended_table
+
+    Raises PosgeomError for a spec that cannot be made.
+    """
+    low: LowRank | None = None
+    n = int(design.geometry.index[-1]) + 1
+    said: dict[str, Any] = {}
+    encoding: Encoding
+    if name is None:
+        encoding, low, said = _own_table(design, extend_to)
+    else:
+        made = make_encodings(
+            design.geometry, [name], design.low_rank.dim, seed=design.settings["seed"]
+        )
+        encoding = made[0]
+        if extend_to is not None and isinstance(encoding, FixedTable):
+            encoding, said = extended_table(encoding, extend_to)
+    n = max(n, extend_to or 0)
+    tensors = tensors_of(encoding, n)
+    if low is not None:
+        tensors |= {"A": as_float32(low.A), "B": as_float32(low.B)}
+    corpus = {
+        "corpus": design.title,
+        "fingerprint": f"{design.counts.provenance.fingerprint:032x}",
+    }
+    about = describe(encoding, tensors) | corpus | said | _fit(design.geometry, encoding)
+    return Emission(encoding, tensors, about)
+
+
+def emission_of_model(folder: str | PathLike[str]) -> Emission:
+    """The first encoding of a model folder, such as its learned table, for scoring elsewhere.
+
+    Raises PosgeomError as posgeom.passport.open_model does.
+    """
+    model = open_model(str(folder))
+    found = model.found[0]
+    tensors = tensors_of(found.encoding, found.max_length or found.trained_length or 1)
+    about = describe(replace(found.encoding, spec=f"model:{folder}"), tensors)
+    about |= {"model_type": model.config["model_type"]}
+    if found.tensor:
+        about |= {"tensor": found.tensor, "stored_dtype": found.dtype}
+    return Emission(found.encoding, tensors, about)
+
+
+def extended_table(table: FixedTable, m: int) -> tuple[FixedTable, dict[str, Any]]:
+    """A table stretched over m positions by linear interpolation, and what the passport says.
+
+    Position i takes the place i·(n − 1)/(m − 1) among the known rows; those move too.
+    Raises PosgeomError for m below its last position.
+    """
+    known = np.arange(len(table.rows)) if table.index is None else table.index
+    n = int(known[-1]) + 1
+    if m < n:
+        raise PosgeomError(f"--extend {m} came, {table.name} has {n} positions; give {n} or more")
+    if m == n == len(known):
+        return table, {}
+    rows = stretched(table.rows, known, np.arange(m), m)
+    stretch = replace(table, rows=rows, index=None, stored_parameters=None)
+    return stretch, {"extended": {"positions": m, "from": n, "methods": ["interpolation"]}}
+
+
+def describe(encoding: Encoding, tensors: Tensors) -> dict[str, Any]:
+    """The passport of an encoding without a corpus."""
+    name, main = next(iter(tensors.items()))
+    about: dict[str, Any] = {
+        "encoding": encoding.name,
+        "family": encoding.family,
+        "spec": _spec(encoding),
+        "pairing": getattr(encoding, "pairing", None),
+        "offset": encoding.offset if isinstance(encoding, LearnedTable) else 0,
+        "tensor": name,
+        "dtype": str(main.dtype),
+        "shape": list(main.shape),
+        "parameters": encoding.n_parameters,
+        "attention_factor": encoding.attention_factor if isinstance(encoding, Rotary) else None,
+    }
+    if isinstance(encoding, T5Bias):
+        about |= {"max_distance": encoding.max_distance, "causal": encoding.causal}
+    if isinstance(encoding, TableEncoding):
+        about |= {"positions": len(main), "row_norm": rms_norm(main.astype(np.float64))}
+    return {key: value for key, value in about.items() if value is not None or key == "spec"}
+
+
+def header(passport: dict[str, Any]) -> str:
+    """The passport as one line of JSON, the same for the same passport."""
+    return json.dumps(passport, sort_keys=True, ensure_ascii=False, allow_nan=False)
+
+
+def _spec(encoding: Encoding) -> str | None:
+    """The spec that makes an encoding again; None where it is an array, which no spec can hold."""
+    try:
+        return spec_of(encoding)
+    except PosgeomError:
+        return None
+
+
+def _own_table(
+    design: "Design", extend_to: int | None
+) -> tuple[FixedTable, LowRank, dict[str, Any]]:
+    """The low-rank table of a run, of its own extension or carried on as `posgeom design` does."""
+    low = design.extended or design.low_rank
+    spec = f"{design.table_family}:rank={low.rank}"
+    cls = StressTable if design.table_family == "stress" else MDSTable
+    extension = design.extension
+    index = design.geometry.index if extension is None else np.arange(len(low.A))
+    n = int(index[-1]) + 1
+    if extend_to is not None and not extend_to >= n:
+        raise PosgeomError(
+            f"--extend {extend_to} came, the run has {n} positions; give {n} or more"
+        )
+    if extend_to is not None and extend_to > n:
+        extension = extend(design.geometry, design.low_rank.A, extend_to)
+        low, index = replace(low, A=extension.A), np.arange(extend_to)
+    table = cls(rows=low.table(), index=index, spec=spec, stored_parameters=low.n_parameters)
+    said = (
+        {}
+        if extension is None
+        else {
+            "extended": {
+                "positions": len(low.A),
+                "from": design.geometry.n_positions,
+                "methods": sorted(set(extension.methods)),
+            }
+        }
+    )
+    return table, low, said
+
+
+def _fit(geometry: "Geometry", encoding: Encoding) -> dict[str, Any]:
+    """Scale and stress of an encoding against the geometry, as the scores have them."""
+    δ = condensed(encoding_distances(geometry, encoding))
+    if not δ.any():
+        return {}
+    correct = encoding.family not in DESIGNERS
+    stress = jackknife(stress_of(δ), geometry, bounds=(0, 1), correct=correct)
+    scale = jackknife(scale_of(δ), geometry, bounds=(0, np.inf), correct=correct)
+    values = {"value": stress.value, "se": stress.se, "low": stress.low, "high": stress.high}
+    known = {key: float(value) for key, value in values.items() if np.isfinite(value)}
+    return {"scale": float(scale.value), "stress": known, "estimator": geometry.estimator}
