@@ -10,15 +10,18 @@ import sys
 from typing import TYPE_CHECKING, Any
 
 import click
+from click.core import ParameterSource
 
 from posgeom.cli_emit import export_command, inject_command
 from posgeom.errors import PosgeomError
 from posgeom.options import (
     COUNTING,
     DESIGNING,
+    DIM,
     ESTIMATING,
     FORCE,
     FORCE_FIT,
+    HEADS,
     JSON,
     PER_HEAD,
     QUIET,
@@ -228,21 +231,25 @@ def inspect_command(path: str, layer: int, tokens: str | None, seed: int, as_jso
 
 
 @cli.command("encodings")
-@click.option("--dim", type=int, metavar="D", help="Width of the model, by default 128.")
-@click.option("--heads", type=int, metavar="H", help="Heads of the model.")
-@click.option("--length", type=int, metavar="L", help="Positions of the model.")
+@with_options([DIM, HEADS])
+@click.option("--length", type=int, metavar="L", help="Positions of the model; shows the costs.")
 @with_options([JSON])
+@click.pass_context
 def encodings_command(
-    dim: int | None, heads: int | None, length: int | None, as_json: bool
+    context: click.Context, dim: int, heads: int, length: int | None, as_json: bool
 ) -> None:
-    """List the encodings that can be scored; with --heads and --length also what each costs."""
-    from posgeom.designers import DESIGNERS
+    """List the encodings that can be scored; with --length also what each costs a model."""
+    from posgeom.designers import DESIGNERS, TABLES
     from posgeom.passport.catalogue import Entry, catalogue, first_sentence, lines
 
-    entries = catalogue(dim, heads, length) + [
-        Entry(family, f"{family}:rank=r", {}, first_sentence(designer.__doc__))
-        for family, designer in DESIGNERS.items()
-    ]
+    for name in ("dim", "heads"):
+        given = context.get_parameter_source(name) is ParameterSource.COMMANDLINE
+        if given and length is None:
+            raise PosgeomError(f"--{name} came without --length, of which costs depend; give both")
+    entries = catalogue(dim, heads, length) if length is not None else catalogue()
+    for family, designer in DESIGNERS.items():
+        spec = f"{family}:rank=r" if family in TABLES else family
+        entries.append(Entry(family, spec, {}, first_sentence(designer.__doc__)))
     as_object = {"encodings": [entry.as_dict() for entry in entries]}
     for line in [json.dumps(as_object)] if as_json else lines(entries):
         click.echo(line)

@@ -118,6 +118,17 @@ ESTIMATING = [
         help="Leave out positions with fewer tokens.",
     ),
 ]
+DIM = click.option(
+    "--dim", type=int, default=128, show_default=True, metavar="D", help="Width of the model."
+)
+HEADS = click.option(
+    "--heads",
+    type=int,
+    default=8,
+    show_default=True,
+    metavar="H",
+    help="Heads of the model, each with a slope of its own in ALiBi.",
+)
 SCORING = [
     click.option(
         "--encoding",
@@ -126,9 +137,7 @@ SCORING = [
         metavar="SPEC",
         help="An encoding to score, such as rope:base=500000 or learned:wpe.npy; may be repeated.",
     ),
-    click.option(
-        "--dim", type=int, default=128, show_default=True, metavar="D", help="Width of the model."
-    ),
+    DIM,
     SEED,
 ]
 DESIGNING = [
@@ -150,14 +159,7 @@ DESIGNING = [
         help="Rank of the encoding: a number; auto, the smallest whose stress is within its error "
         "of the least; stress=0.01 or explained=0.9.",
     ),
-    click.option(
-        "--heads",
-        type=int,
-        default=8,
-        show_default=True,
-        metavar="H",
-        help="Slopes of a fitted ALiBi.",
-    ),
+    HEADS,
     click.option(
         "--extend",
         "extend_to",

@@ -30,6 +30,7 @@ from posgeom.inference import (
     stress_of,
 )
 from posgeom.stress import (
+    check_nonzero,
     monotonicity_violation,
     offset_groups,
     optimal_scale,
@@ -107,10 +108,12 @@ def score_encodings(
 
 
 def check_structure(geometry: Geometry) -> None:
-    """Raise PosgeomError where positions do not differ beyond sampling noise.
+    """Raise PosgeomError where positions do not differ, or not beyond sampling noise.
 
     Distances that were forced in spite of it pass.
     """
+    if geometry.has_structure:
+        check_nonzero(geometry.squared)
     if geometry.has_structure or geometry.squared.any():
         return
     p = geometry.stationarity.p_value if geometry.stationarity else 1.0

@@ -58,7 +58,7 @@ def shift_invariant_floor(D: ArrayLike, positions: ArrayLike | None = None) -> f
     """
     D = check_square(D, "distances")
     d = pairs(D)
-    _check_nonzero(d)
+    check_nonzero(d)
     groups = offset_groups(len(D), positions)
     means = np.bincount(groups, d) / np.maximum(np.bincount(groups), 1)
     return float(((d - means[groups]) ** 2).sum() / (d @ d))
@@ -156,11 +156,12 @@ def _pairs_of(delta: ArrayLike, D: ArrayLike) -> tuple[FloatArray, FloatArray]:
     δ, d = check_square(delta, "encoding distances"), check_square(D, "distances")
     if δ.shape != d.shape:
         raise PosgeomError(f"encoding distances are {δ.shape}, the corpus's {d.shape}; match them")
-    _check_nonzero(pairs(d))
+    check_nonzero(pairs(d))
     return pairs(δ), pairs(d)
 
 
-def _check_nonzero(d: FloatArray) -> None:
+def check_nonzero(d: FloatArray) -> None:
+    """Raise PosgeomError where all distances of a corpus are 0."""
     if not d.any():
         raise PosgeomError(
             "all distances of the corpus are 0: its positions have one and the same distribution "

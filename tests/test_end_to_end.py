@@ -72,6 +72,7 @@ def test_a_run_leaves_the_documented_files_and_no_other(full_run):
         "counts.npz",
         "encoding.safetensors",
         "figures",
+        "gains.csv",
         "geometry.npz",
         "provenance.json",
         "report.html",

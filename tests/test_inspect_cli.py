@@ -213,6 +213,12 @@ def test_costs_are_given_with_the_three_sizes(posgeom_ok):
     assert "786,432 parameters" in posgeom_ok("encodings", *sizes).out
 
 
+def test_the_length_alone_shows_what_a_small_model_pays(posgeom_ok):
+    own = posgeom_ok("encodings", "--length", 64).out
+    assert own == posgeom_ok("encodings", "--dim", 128, "--heads", 8, "--length", 64).out
+    assert "flops" in own
+
+
 def test_a_long_learned_table_takes_no_memory_to_cost():
     entries = {e.family: e for e in catalogue(768, 12, 32_768)}
     assert entries["learned"].cost.parameters == 25_165_824
@@ -221,11 +227,11 @@ def test_a_long_learned_table_takes_no_memory_to_cost():
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("--heads", 4), "--heads came without --length; costs need --dim"),
-        (("--length", 4), "--length came without --heads"),
-        (("--dim", 64), "--dim came without --heads and --length"),
-        (("--dim", 64, "--heads", 4), "--dim and --heads came without --length"),
-        (("--dim", 0), "--dim 0 came"),
+        (("--heads", 4), "--heads came without --length"),
+        (("--dim", 64), "--dim came without --length"),
+        (("--dim", 64, "--heads", 4), "--dim came without --length"),
+        (("--dim", 0, "--length", 8), "--dim 0 came"),
+        (("--length", 0), "--length 0 came"),
         (("--dim", 64, "--heads", 0, "--length", 8), "--heads 0"),
         (("--dim", 65, "--heads", 2, "--length", 8), "heads must divide the width"),
     ],

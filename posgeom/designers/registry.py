@@ -39,6 +39,8 @@ def mds_encoding(geometry: Geometry, spec: Spec, dim: int) -> MDSTable:
     return MDSTable.of(factors, geometry, spec.text, low_rank="rank" in options)
 
 
+TABLES = ("mds", "stress")  # families of which a rank can be asked
+
 DESIGNERS: dict[str, Callable[[Geometry, Spec, int], Encoding]] = {
     "mds": mds_encoding,
     "stress": stress_encoding,

@@ -12,8 +12,6 @@ from posgeom.encodings.registry import family_options, make_encoding
 from posgeom.encodings.rotary import Rotary
 from posgeom.errors import PosgeomError
 
-WIDTH = 128  # of the model, where none is given
-
 
 @dataclass(frozen=True)
 class Entry:
@@ -33,29 +31,17 @@ class Entry:
         return asdict(self)
 
 
-def catalogue(
-    dim: int | None = None, heads: int | None = None, length: int | None = None
-) -> list[Entry]:
-    """Every family; with the sizes of a model also what each costs it.
+def catalogue(dim: int = 128, heads: int = 8, length: int | None = None) -> list[Entry]:
+    """Every family; with the length of a model also what each costs it.
 
-    dim is the width of the model, by default 128: tables have it whole, rotary encodings turn
-    heads of dim/heads.  Raises PosgeomError where heads or length are missing beside one of the
-    three, where one is below 1, and where heads do not divide the width.
+    dim is the width of the model: tables have it whole, rotary encodings turn heads of dim/heads.
+    Raises PosgeomError for a size below 1, and where heads do not divide the width.
     """
-    sizes = {"--dim": dim, "--heads": heads, "--length": length}
-    given = [name for name, value in sizes.items() if value is not None]
-    missing = [name for name in ("--heads", "--length") if name not in given]
-    for name in given:
-        if (sizes[name] or 0) < 1:
-            raise PosgeomError(f"{name} {sizes[name]} came; give 1 or more")
-    if not given:
+    if length is None:
         return list(_entries(None))
-    if heads is None or length is None:
-        raise PosgeomError(
-            f"{' and '.join(given)} came without {' and '.join(missing)}; costs need --dim (128 "
-            "unless given), --heads and --length"
-        )
-    dim = dim or WIDTH
+    for name, size in {"--dim": dim, "--heads": heads, "--length": length}.items():
+        if size < 1:
+            raise PosgeomError(f"{name} {size} came; give 1 or more")
     if dim % heads:
         raise PosgeomError(f"--dim {dim} came with --heads {heads}; heads must divide the width")
     return list(_entries((dim, heads, length)))
