@@ -26,11 +26,11 @@ METHODS = {  # what stands behind the name of a way to carry a table on
 
 
 COLUMNS = (
-    Column("stress", "Stress", "as in the table of scores; for a table, that of the fit."),
     Column(
-        "stress_beside",
-        "Beside",
-        "stress of the known encoding of its kind that fits best, named under the design.",
+        "stress",
+        "Stress",
+        "as in the table of scores; for a table, that of the fit. Under it that of the known "
+        "encoding of its kind that fits best, named under the design.",
     ),
     Column(
         "gain",
@@ -43,23 +43,17 @@ COLUMNS = (
         "Floor",
         "no encoding of its kind can have less stress: none by offset alone; no table of as many "
         "dimensions, as far as that can be proved. Where a stress is below, the design has "
-        "followed the noise of this sample by as much.",
-    ),
-    Column(
-        "floor_found",
-        "Least found",
-        "the least stress of its kind that was found: by offset, that of the mean distances.",
+        "followed the noise of this sample by as much. Under it the least stress of its kind that "
+        "was found: by offset, that of the mean distances.",
     ),
     Column("parameters", "Parameters", "how many numbers it stores or learns."),
 )
-HELD_OUT = (
-    Column(
-        "held_out",
-        "Held out",
-        "stress on the last quarter of the positions, once it is made without them and carried "
-        "there; for a table by the better way that needs no counts there, named under it.",
-    ),
-    Column("held_out_beside", "Beside, held out", "that of the known encoding there."),
+HELD_OUT = Column(
+    "held_out",
+    "Held out",
+    "stress on the last quarter of the positions, once it is made without them and carried there; "
+    "for a table by the better way that needs no counts there, named under it. Under it also that "
+    "of the known encoding there.",
 )
 
 
@@ -68,7 +62,7 @@ def designs(design: Design) -> Section | None:
     gains = design.gains
     if gains.empty:
         return None
-    columns = [*COLUMNS, *(HELD_OUT if "held_out" in gains else ())]
+    columns = [*COLUMNS, *([HELD_OUT] if "held_out" in gains else ())]
     paragraphs = [gain_sentences(gains)]
     if design.extension is not None:
         carried = extension_sentence(design.extension, len(design.low_rank.A))
@@ -155,8 +149,14 @@ def _cell(key: str, gain: Mapping[Any, Any]) -> Cell:
     if key == "parameters":
         return Cell(f"{gain[key]:,}")
     below = ""
-    if key == "gain" and abs(gain["gain"]) > NOTHING:
+    if key == "stress" and gain["beside"]:
+        below = f"beside {number(gain['stress_beside'])}"
+    elif key == "gain" and abs(gain["gain"]) > NOTHING:
         below = interval(gain["gain_low"], gain["gain_high"])
+    elif key == "floor" and np.isfinite(gain["floor_found"]):
+        below = f"found {number(gain['floor_found'])}"
     elif key == "held_out":
-        below = gain["extension"]
+        beside = gain["held_out_beside"]
+        known = f"beside {number(beside)}" if np.isfinite(beside) else ""
+        below = ", ".join(text for text in (gain["extension"], known) if text)
     return Cell.of(with_error(gain[key], gain.get(f"{key}_se", float("nan"))), below)
