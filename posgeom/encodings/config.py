@@ -161,6 +161,7 @@ def _alibi(kind: str, config: Mapping[str, Any]) -> Encoding | None:
         attention = config.get("attn_config") or {}
         if not attention.get("alibi", True):
             raise PosgeomError("this MPT has learned positions; use learned:DIR")
+        # as MPT's own code reads it; `transformers` keeps the key and always takes 8
         bias_max = real(attention, ("alibi_bias_max",)) or 8
         options = {"heads": heads} | ({"bias_max": bias_max} if bias_max != 8 else {})
         return make_encoding(make_spec("alibi", options | {"causal": True}))
