@@ -68,10 +68,11 @@ def design_command(
         return
     show_scores(made.scores)
     low = made.extended or made.low_rank
+    floor = f"{made.floor}: no encoding of offsets alone has less stress"
     click.echo(
-        f"\nshift-invariant floor {made.floor}: no encoding of offsets alone has less stress"
+        f"\nshift-invariant floor {'–' if made.floor.value != made.floor.value else floor}"
         f"\nencoding: {made.table_family}, rank {low.rank}, {len(low.A):,} positions, "
-        f"{low.n_parameters:,} parameters in place of {len(low.A) * low.dim:,}"
+        f"{low.n_parameters:,} parameters; a full table has {len(low.A) * low.dim:,}"
     )
     if made.extension is not None:
         from posgeom.report.designs import cost_sentences, extension_sentence
@@ -318,6 +319,7 @@ def summary(made: "Design") -> dict[str, Any]:
         "parameters": made.low_rank.n_parameters,
         "floor": made.floor.value,
         "scores": records(made.scores),
+        "gains": records(made.gains),
         "notes": list(made.notes),
     }
 

@@ -17,7 +17,7 @@ from posgeom.counts import PositionCounts
 from posgeom.designers import DESIGNERS, LowRank, low_rank
 from posgeom.designers.constraints import Constraints
 from posgeom.designers.designed import own_rank
-from posgeom.designers.extension import Extension, extend
+from posgeom.designers.extension import Extension, check_method, extend
 from posgeom.designers.families import ALL, Candidate, family_candidates
 from posgeom.designers.ranks import rank_table
 from posgeom.designers.stress_optimal import stress_low_rank
@@ -238,11 +238,12 @@ def design(
     }
     families = [family] if isinstance(family, str) else list(family)
     constraints = Constraints(norm, row_norm, match, bound, zero_mean, dtype, min_separation)
-    check_request(families, positions, grid, dim=dim, heads=heads, seed=seed, extend_to=extend_to)
+    check_request(families, dim=dim, heads=heads, seed=seed)
     for spec in encodings or ():
         if isinstance(spec, str) and parse_spec(spec).family not in DESIGNERS:
             make_encoding(spec, dim=dim, seed=seed)  # what is wrong with it is told before the work
     source = open_corpus(corpus, **reading)
+    check_carried(positions, grid or source.grid, extend_to, extend_by)
     trained = None
     if isinstance(tokenizer, str) and tokenizer.startswith("train:"):
         trained = load_tokenizer(tokenizer, source, special_tokens=special_tokens)
@@ -258,13 +259,15 @@ def design(
         up_to=None if align == "packed" else extend_to,
         progress=progress,
     )
-    known = estimate_geometry(
-        every, estimator, metric=metric, min_count=min_count, seed=seed, force=force
-    )
-    counts, geometry = every, known
-    if extend_to is not None and positions is not None and positions < every.n_positions:
-        counts = every.first(positions)
-        geometry = known.at(np.flatnonzero(known.index < positions))
+    counts = every if extend_to is None or positions is None else every.first(positions)
+    estimating: dict[str, Any] = {
+        "metric": metric,
+        "min_count": min_count,
+        "seed": seed,
+        "force": force,
+    }
+    # alone, so that what the encoding is does not depend on how far it is carried
+    geometry = estimate_geometry(counts, estimator, **estimating)
     check_structure(geometry)
     by_stress = bool({"stress", ALL} & set(families))
     r = rank_of(geometry, rank, dim, by_stress=by_stress)
@@ -272,8 +275,11 @@ def design(
     low = constraints.apply(factors)
     extension = extended = None
     if extend_to is not None:
+        beyond = every.n_positions > counts.n_positions
+        known = estimate_geometry(every, estimator, **estimating) if beyond else geometry
+        same = np.array_equal(known.index[: len(geometry.index)], geometry.index)
         extension = extend(
-            known,
+            known if same else geometry,
             factors.A,
             extend_to,
             extend_by,
@@ -281,7 +287,8 @@ def design(
             optimal=by_stress,
         )
         extended = constraints.apply(replace(factors, A=extension.A))
-    candidates = family_candidates(families, rank=r, dim=dim, heads=heads, grid=grid is not None)
+    on_grid = geometry.grid is not None  # asked for, or the corpus brings it
+    candidates = family_candidates(families, rank=r, dim=dim, heads=heads, grid=on_grid)
     wanted = [*(encodings or default_encodings(dim)), "mds", f"mds:rank={r}"]
     wanted += [spec for c in candidates for spec in (c.spec, *c.beside)]
     wanted = list(dict.fromkeys(wanted))
@@ -321,33 +328,33 @@ def design(
     )
 
 
-def check_request(
-    families: Sequence[str],
-    positions: int | None,
-    grid: tuple[int, int] | None,
-    *,
-    dim: int,
-    heads: int,
-    seed: int,
-    extend_to: int | None,
-) -> None:
+def check_request(families: Sequence[str], *, dim: int, heads: int, seed: int) -> None:
     """Raise PosgeomError for what cannot be made, before the work."""
     if dim < 1:
         raise PosgeomError(f"--dim {dim} came; give 1 or more")
     if seed < 0:
         raise PosgeomError(f"--seed {seed} came; give 0 or more")
     family_candidates(families, rank=1, dim=dim, heads=heads)
-    if extend_to is None:
+
+
+def check_carried(
+    positions: int | None, grid: tuple[int, int] | None, to: int | None, by: str | None
+) -> None:
+    """Raise PosgeomError where a table cannot be carried so far, or in this way."""
+    check_method(by)
+    if to is None:
+        if by is not None:
+            raise PosgeomError(f"--extend-by {by} came without --extend; say how far to extend")
         return
     if grid is not None:
         raise PosgeomError(
             "--extend carries on a line, positions are cells of a grid; leave it out"
         )
     if positions is None:
-        raise PosgeomError(f"--extend {extend_to} came without --positions; say what to extend")
-    if extend_to < positions:
+        raise PosgeomError(f"--extend {to} came without --positions; say what to extend")
+    if to < positions:
         raise PosgeomError(
-            f"--extend {extend_to} came, below --positions {positions}; give {positions} or more"
+            f"--extend {to} came, below --positions {positions}; give {positions} or more"
         )
 
 

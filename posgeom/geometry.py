@@ -198,7 +198,7 @@ def estimate_geometry(
     if estimator != "plugin":
         note = (
             f"no two positions have tokens in {LEAST_FOLDS} folds of documents: noise cannot be "
-            "told from geometry, and the distances are plug-in ones; give more documents"
+            "told from geometry, and the distances are plug-in ones; give more different documents"
         )
         geometry = replace(geometry, estimator="plugin", notes=(*geometry.notes, note))
     return replace(geometry, squared=distance(position_profiles(kept)) ** 2)

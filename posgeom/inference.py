@@ -61,7 +61,7 @@ def jackknife(
         for group in (geometry.replicates, geometry.halves)
     )
     bias, se = float(half.mean() - value), float(jackknife_se(each))
-    if correct:
+    if correct or np.isnan(bias):  # where half of the folds hold no number, all hold none
         value -= bias
     width = float(student.ppf(0.975, K - 1)) * float(np.hypot(se, bias))
     low, high = np.clip([value - width, value + width], *bounds)

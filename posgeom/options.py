@@ -171,7 +171,7 @@ DESIGNING = [
         "--extend-by",
         metavar="METHOD",
         help="gower, harmonic or interpolation; by default Gower's formula where positions have "
-        "counts, and the better of the others where not.",
+        "counts, and the harmonic form of the distances where not.",
     ),
     click.option(
         "--norm",

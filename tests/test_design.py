@@ -100,6 +100,9 @@ def test_more_dimensions_than_stand_above_the_noise_are_made_with_a_warning():
         ({"norm": 1.0, "row_norm": 1.0}, "each sets the scale"),
         ({"rank": "best"}, "neither a number nor a rule"),
         ({"extend_to": 32, "extend_by": "magic"}, "method 'magic' is not known"),
+        ({"extend_by": "magic"}, "method 'magic' is not known"),
+        ({"extend_by": "harmonic"}, "--extend-by harmonic came without --extend"),
+        ({"family": "mds", "heads": 0}, "--heads 0 came"),
     ],
 )
 def test_what_cannot_be_made_is_refused(request_, message):
@@ -112,6 +115,14 @@ def test_extension_needs_to_know_from_where():
         design(CORPUS, "ids", extend_to=32)
 
 
+def test_a_grid_that_the_corpus_brings_is_known_as_one_that_is_asked_for():
+    made = design("digits", "ids", dim=8, family="rope", encodings=["none"], rank=2)
+    assert {"fitted-axial", "rope-2d"} <= set(made.scores["encoding"])
+    assert set(made.gains["encoding"]) <= set(made.scores["encoding"])
+    with pytest.raises(PosgeomError, match="--extend carries on a line"):
+        design("digits", "ids", extend_to=80)
+
+
 def test_noise_is_not_fitted_unless_it_is_forced():
     with pytest.raises(PosgeomError, match="not distinguishable"):
         design(FLAT, "ids", 12, dim=8, encodings=["alibi"])
@@ -120,3 +131,9 @@ def test_noise_is_not_fitted_unless_it_is_forced():
     assert any("fitted to noise" in note for note in made.notes)
     assert "cannot be told apart" in made.diagnosis.sentences[0]
     assert np.isfinite(made.low_rank.A).all()
+
+
+def test_what_is_made_does_not_depend_on_how_far_it_is_carried(made):
+    alone = design(CORPUS, "ids", 16, family="all", dim=16, encodings=["none"], norm=4.0)
+    np.testing.assert_array_equal(alone.low_rank.A, made.low_rank.A)
+    pd.testing.assert_frame_equal(alone.scores, made.scores)

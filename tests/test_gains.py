@@ -20,6 +20,7 @@ from posgeom.designers.extension import classical_coordinates, extend, held_out_
 from posgeom.designers.families import Candidate, family_candidates
 from posgeom.designers.floors import proved_floors
 from posgeom.gains import COLUMNS, HELD_OUT_COLUMNS, gains
+from posgeom.report.designs import gain_sentences
 from posgeom.simulation import draw_counts
 from posgeom.stress import stress
 
@@ -263,3 +264,15 @@ def test_equal_calls_give_equal_tables(mixture):
     candidates = family_candidates(["stress", "rope"], rank=3, dim=DIM)
     first, second = (gains(mixture, candidates, DIM) for _ in range(2))
     assert first.equals(second)
+
+
+def test_gains_that_noise_hides_are_not_told(mixture):
+    S = mixture.squared
+    hidden = replace(mixture, halves=np.stack([S, S - S.sum()]))  # a half that sums to less than 0
+    known = [Candidate("fitted-t5", ("t5",)), Candidate("fitted-rope", ("rope",))]
+    table = gains(hidden, known, DIM)
+    assert table["gain"].isna().all()
+    (told,) = gain_sentences(table)
+    assert "cannot be told" in told
+    assert "plug-in" not in told
+    assert "nan" not in told

@@ -206,6 +206,10 @@ def test_an_optimizer_of_before_is_stale_where_it_holds_the_table():
         inject(model, table(), optimizer=every)
     others = [p for name, p in model.named_parameters() if "wpe" not in name]
     inject(model, table(), optimizer=torch.optim.AdamW(others))
+    rows = len(model.transformer.wpe.weight) + 3
+    longer = table(np.ones((rows, others[0].shape[1])))
+    with pytest.raises(PosgeomError, match=r"of the shorter model, .*inject first"):
+        inject(model, longer, extend_to=rows, optimizer=torch.optim.AdamW(others))
     t5 = tiny("t5")
     with pytest.raises(PosgeomError, match=r"holds decoder\..*moments of its old numbers"):
         inject(t5, make_encoding("alibi:heads=4"), optimizer=torch.optim.AdamW(t5.parameters()))

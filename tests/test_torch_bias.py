@@ -301,6 +301,11 @@ class TestGram:
         with pytest.raises(PosgeomError, match="position 12 came, the table knows 0 to 11"):
             fold_bias(self.A)(q, k)
 
+    def test_scales_of_other_heads(self):
+        q = torch.ones(1, 3, 4, 5)
+        with pytest.raises(PosgeomError, match="3 heads came with 2 scales; give one"):
+            fold_bias(self.A, [1.0, 2.0])(q, q)
+
 
 class TestRefused:
     @pytest.mark.parametrize(

@@ -238,9 +238,14 @@ def _judged(geometry: Geometry, δ: FloatArray, shown: int, *, correct: bool = T
     return jackknife(lambda s: measure(s[..., touched]), geometry, bounds=(0, 1), correct=correct)
 
 
-def _check(geometry: Geometry, n: int, m: int, method: str | None) -> None:
+def check_method(method: str | None) -> None:
+    """Raise PosgeomError for a way to carry a table on that is none of METHODS."""
     if method is not None and method not in METHODS:
         raise PosgeomError(f"method {method!r} is not known; use {', '.join(METHODS)}")
+
+
+def _check(geometry: Geometry, n: int, m: int, method: str | None) -> None:
+    check_method(method)
     if geometry.grid is not None:
         rows, columns = geometry.grid
         raise PosgeomError(

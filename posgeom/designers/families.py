@@ -53,7 +53,7 @@ def family_candidates(
         if family not in (*known, ALL):
             raise PosgeomError(f"family {family!r} is not known; use {', '.join(known)} or {ALL}")
     wanted = [family for family in known if family in asked or ALL in asked]
-    if "alibi" in wanted and heads < 1:
+    if heads < 1:
         raise PosgeomError(f"--heads {heads} came; give 1 or more")
     if "rope" in wanted and dim % 2:
         raise PosgeomError(f"--dim {dim} came, rope turns pairs of dimensions; give an even number")

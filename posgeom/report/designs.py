@@ -77,11 +77,16 @@ def gain_sentences(gains: pd.DataFrame) -> list[str]:
     if beside.empty:
         return []
     low, high = column(beside, "gain_low"), column(beside, "gain_high")
+    if not np.isfinite(column(beside, "gain")).all():
+        return [
+            "What is gained cannot be told: noise took the sum of the corpus's squared distances "
+            "to 0 or below, in some of its folds at least."
+        ]
     if not np.isfinite(low).any():
         best = beside.iloc[int(column(beside, "gain").argmax())]
         return [
             f"The most is gained by {best['encoding']}, {number(best['gain'])} of stress over "
-            f"{best['beside']}; plug-in distances tell no error."
+            f"{best['beside']}; its error is not known."
         ]
     changes = np.abs(column(beside, "gain")) > NOTHING
     said = []

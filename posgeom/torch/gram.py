@@ -94,6 +94,11 @@ class FoldedBias(nn.Module):
             raise PosgeomError(
                 f"{q.shape[-2]} queries came with {k.shape[-2]} keys; give the positions of both"
             )
+        if self.gram.scale.numel() not in (1, q.shape[-3]):
+            raise PosgeomError(
+                f"{q.shape[-3]} heads came with {self.gram.scale.numel()} scales; "
+                "give one scale, or one for each head of the queries"
+            )
         a, b = self._rows(q, q_positions), self._rows(k, k_positions)
         a = self.gram.scales(a) / s * a
         return self._wider(q, a), self._wider(k, b), s

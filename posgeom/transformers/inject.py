@@ -63,7 +63,8 @@ def inject(
                of the old one; "own": as the encoding has it; a number: rows of that norm, a bias
                of that spread.  Rotary encodings have no scale
     optimizer  one that was made before: it is refused where it holds a tensor that is replaced,
-               since its moments are those of the old one; make it afterwards
+               since its moments are those of the old one, and where it holds any tensor of a model
+               that is made anew; make it afterwards
 
     Rotary frequencies are buffers that `model.to(torch.bfloat16)` rounds, whoever made them: load
     with `dtype=torch.bfloat16` to keep them float32.

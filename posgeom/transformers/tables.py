@@ -35,6 +35,11 @@ def replace_table(
     m = n if extend_to is None else extend_to
     if m < n:
         raise PosgeomError(f"--extend {m} came, the model has {n} positions; give {n} or more")
+    if m > n and held:
+        raise PosgeomError(
+            f"the optimizer holds {min(held)} of the shorter model, and {m} positions take a new "
+            "one; inject first, then make it"
+        )
     rows = _rows(encoding, m, parameter.shape[1], n)
     old = parameter[offset:].detach().cpu().double().numpy()
     by = factor_to(rms_norm(old), rms_norm(rows), scale)
