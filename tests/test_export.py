@@ -352,7 +352,8 @@ def test_rows_before_position_0_stay_behind_and_are_told(tmp_path):
     )
     made = emission_of_model(source)
     np.testing.assert_array_equal(made.tensors["table"], ROWS[2:].astype(np.float32))
-    assert (made.passport["offset"], made.passport["positions"]) == (2, 4)
+    assert (made.passport["offset"], made.passport["positions"]) == (0, 4)
+    assert made.passport["rows_left_behind"] == 2
 
 
 def test_gpt2_s_table_comes_out_bit_by_bit(tmp_path):

@@ -334,6 +334,12 @@ def test_t5_tables_hold_the_encoding_s_numbers_up_to_scale_and_constant():
     assert spread[0] == pytest.approx(spread[1], rel=1e-5)
 
 
+def test_frequencies_have_no_scale():
+    encoding = make_encoding("rope:dim=8,base=500")
+    with pytest.raises(PosgeomError, match=r"--scale 3\.0 came, but rope has none"):
+        inject(tiny("llama"), encoding, scale=3.0)
+
+
 def test_the_decoder_gets_the_mean_of_the_offsets_of_each_bucket():
     """By the definition: offsets one by one, averaged in a loop over buckets."""
     encoding = make_encoding("alibi:heads=4")

@@ -36,10 +36,10 @@ class Emission:
     """An encoding with its numbers by name, see tensors_of, and its passport, of JSON values.
 
     passport  encoding, family, spec (null where no spec can hold it), pairing, offset (rows before
-              that of position 0), dtype and shape of the first tensor, positions, row_norm (root
-              mean square), attention_factor, corpus and its fingerprint, scale (what fits its
-              distances to the corpus's), stress with error and interval; what is not known is
-              left out
+              that of position 0), rows_left_behind (those of a model's table), dtype and shape
+              of the first tensor, positions, row_norm (root mean square), attention_factor,
+              corpus and its fingerprint, scale (what fits its distances to the corpus's), stress
+              with error and interval; what is not known is left out
     """
 
     encoding: Encoding
@@ -128,7 +128,8 @@ def describe(encoding: Encoding, tensors: Tensors) -> dict[str, Any]:
         "family": encoding.family,
         "spec": _spec(encoding),
         "pairing": getattr(encoding, "pairing", None),
-        "offset": encoding.offset if isinstance(encoding, LearnedTable) else 0,
+        "offset": 0,
+        "rows_left_behind": encoding.offset if isinstance(encoding, LearnedTable) else None,
         "tensor": name,
         "dtype": str(main.dtype),
         "shape": list(main.shape),

@@ -8,7 +8,7 @@ import sys
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from os import PathLike
 from pathlib import Path
@@ -91,9 +91,14 @@ def inject_folder(
     with quiet():
         model, unfit = _load(source)
         before, config = reload.digests(model), model.config.to_dict()
+        stretched: tuple[str, ...] = ()
         if encoding is None:
-            encoding = _own_table(source, extend_to)
+            encoding, how = _own_table(source, extend_to)
+            passport = {"encoding": encoding.name} | how
+            stretched = ("its own rows are interpolated, and all but the first and the last move",)
+            scale = "own" if scale == "match" else scale  # they are as large as they shall be
         done = injection(model, encoding, extend_to=extend_to, scale=scale)
+        done = replace(done, said=(*done.said, *stretched))
         inputs = _inputs(done.model, extend_to)
         here = reload.outputs(done.model.eval(), inputs)
         with written_folder(out, names, MARK, force=force) as folder:
@@ -153,7 +158,7 @@ def _load(source: Path) -> tuple[Any, dict[str, list[str]]]:
     return model, unfit
 
 
-def _own_table(source: Path, extend_to: int | None) -> Encoding:
+def _own_table(source: Path, extend_to: int | None) -> tuple[Encoding, dict[str, Any]]:
     from posgeom.emit.emission import extended_table
     from posgeom.encodings import LearnedTable
     from posgeom.passport import open_model
@@ -164,7 +169,7 @@ def _own_table(source: Path, extend_to: int | None) -> Encoding:
             f"no run came to take an encoding from; give one, or --extend M for a model with a "
             f"learned table ({source} has {own.family})"
         )
-    return extended_table(own, extend_to)[0]
+    return extended_table(own, extend_to)
 
 
 def _inputs(model: Any, extend_to: int | None) -> dict[str, list[list[int]]]:

@@ -90,6 +90,8 @@ def injection(
     made = encodings_from_config(config)
     own, kind = next(iter(made.values())), config.get("model_type")
     held = held_by(model, optimizer)
+    if scale != "match" and isinstance(own, Rope | Alibi):
+        raise PosgeomError(f"--scale {scale} came, but {own.family} has none; leave it out")
     if isinstance(encoding, Rotary) and isinstance(own, Rope):
         if len(made) > 1:
             raise PosgeomError(
