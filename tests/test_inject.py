@@ -671,7 +671,7 @@ def test_gpt2_s_own_table_is_carried_to_2048(tmp_path):
     new = weights(tmp_path / "long")[name].numpy()
     assert new.shape == (2048, 768)
     assert json.loads((tmp_path / "long" / "config.json").read_text())["n_positions"] == 2048
-    assert rms(new) == pytest.approx(rms(rows), rel=1e-5)
-    by = rms(rows) / rms(new)
-    np.testing.assert_allclose(np.corrcoef(new[0], rows[0])[0, 1], 1, atol=1e-6)
-    assert by == pytest.approx(1, rel=1e-5)
+    np.testing.assert_array_equal(new[[0, -1]], rows[[0, -1]])  # as large as they were
+    places = np.arange(2048) * 1023 / 2047
+    between = np.column_stack([np.interp(places, np.arange(1024), x) for x in rows.T])
+    np.testing.assert_allclose(new, between, rtol=1e-5, atol=1e-6)
