@@ -277,9 +277,10 @@ def design(
     if extend_to is not None:
         beyond = every.n_positions > counts.n_positions
         known = estimate_geometry(every, estimator, **estimating) if beyond else geometry
+        # all positions together may be too many for the test to find what the first ones hold
         same = np.array_equal(known.index[: len(geometry.index)], geometry.index)
         extension = extend(
-            known if same else geometry,
+            known if same and known.squared.any() else geometry,
             factors.A,
             extend_to,
             extend_by,
