@@ -150,8 +150,11 @@ class _Smoothed:
         own = gram[folds][:, :, folds].sum(axis=(0, 2), dtype=np.float64)
         n = len(own)
         U = largest_eigenpairs((own + own.T) / 2, rank)[1]
-        B = np.column_stack([np.ones(n), U / np.sqrt(N.sum(axis=0))[:, None]])
-        normal = B.T @ (N[folds].sum(axis=0)[:, None] * B)
+        N_own = N[folds].sum(axis=0)
+        # U goes as N_own (p − p̄) / √N.  Divided by √N alone it would keep N_own / N, of which the
+        # other folds have as much too little as these too much: alike positions fell below 0
+        B = np.column_stack([np.ones(n), U * (np.sqrt(N.sum(axis=0)) / N_own)[:, None]])
+        normal = B.T @ (N_own[:, None] * B)
         self._B = B.astype(np.float32)
         self._fit = np.linalg.solve(normal, B.T).astype(np.float32)
         self._sums = np.zeros(n)  # Σ_v p̃: 1 but for what was clipped at 0
