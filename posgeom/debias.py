@@ -153,10 +153,13 @@ class _Smoothed:
         N_own = N[folds].sum(axis=0)
         # U goes as N_own (p − p̄) / √N.  Divided by √N alone it would keep N_own / N, of which the
         # other folds have as much too little as these too much: alike positions fell below 0
-        B = np.column_stack([np.ones(n), U * (np.sqrt(N.sum(axis=0)) / N_own)[:, None]])
+        scale = np.sqrt(N.sum(axis=0)) / np.maximum(N_own, 1)
+        B = np.column_stack([np.ones(n), U * scale[:, None]])
         normal = B.T @ (N_own[:, None] * B)
+        # thinning may leave these folds without a token at some position, where U is 0
+        inverse = np.linalg.inv if N_own.all() else np.linalg.pinv
         self._B = B.astype(np.float32)
-        self._fit = np.linalg.solve(normal, B.T).astype(np.float32)
+        self._fit = (inverse(normal) @ B.T).astype(np.float32)
         self._sums = np.zeros(n)  # Σ_v p̃: 1 but for what was clipped at 0
         self._along = np.zeros(n)  # Σ_v (√p̃ − m) m
 

@@ -81,3 +81,10 @@ def test_a_corpus_without_structure_has_no_thinned_geometry_either():
     geometry = estimate_geometry(draw_counts(SyntheticCorpus("none", documents=2_000)), "thinned")
     assert not geometry.has_structure
     assert not geometry.squared.any()
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_positions_that_thinning_leaves_without_a_token_in_some_folds(seed):
+    counts = draw_counts(SyntheticCorpus("blocks", 12, 50, 200, shortening=1.0, seed=seed))
+    assert not thinned(counts, seed).fold_totals.all()
+    assert np.isfinite(estimate_geometry(counts, "thinned", seed=seed, force=True).squared).all()
