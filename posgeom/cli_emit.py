@@ -1,7 +1,7 @@
 """The commands that carry an encoding away: into a file, and into a model."""
 
 import json
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -61,7 +61,7 @@ def export_command(
     emission = _emission(run, model_dir, encoding)
     files = [str(path) for path in export(emission, format, out, force=force)]
     if as_json:
-        click.echo(json.dumps(emission.passport | {"files": files}))
+        click.echo(json.dumps(emission.sealed | {"files": files}))
         return
     shapes = (f"{name} {tuple(array.shape)}" for name, array in emission.tensors.items())
     click.echo(f"{emission.passport['encoding']}: {', '.join(shapes)}; {', '.join(files)}")
@@ -78,7 +78,14 @@ def export_command(
     type=int,
     metavar="M",
     help="Make the model M positions long: by the run's extension where it reaches, else as "
-    "`posgeom design --extend` does; without a RUN the model's own table is interpolated.",
+    "`posgeom design --extend` does; without a RUN the model's own table gets a tail.",
+)
+@click.option(
+    "--extend-by",
+    metavar="METHOD",
+    help="harmonic, the default for tables: the rows that are there stay, those past them follow "
+    "from their distances; interpolation: all rows are stretched, and move; gower: for a RUN whose "
+    "documents reach so far.",
 )
 @click.option(
     "--scale",
@@ -94,6 +101,7 @@ def inject_command(
     out: str,
     encoding: str | None,
     model_length: int | None,
+    extend_by: str | None,
     scale: str,
     quiet: bool,
     force: bool,
@@ -101,8 +109,8 @@ def inject_command(
 ) -> None:
     """Put the encoding of a RUN, or an exported FILE, into a model, and check that it runs.
 
-    GPT-2, BERT, MiniLM, RoBERTa, OPT: the table.  Llama, Mistral, Qwen: the frequencies, in the
-    config.  T5: the buckets.  What is written loads with plain transformers.
+    GPT-2, BERT, MiniLM, RoBERTa, OPT, BART: the table.  Llama, Mistral, Qwen: the frequencies, in
+    the config.  T5: the buckets.  What is written loads with plain transformers.
     """
     try:
         from posgeom.transformers import inject_folder
@@ -115,12 +123,15 @@ def inject_command(
 
     if run is None and encoding is not None:
         raise PosgeomError(f"--encoding {encoding} came without a RUN to make it for; give one")
-    emission = None if run is None else _injected(run, encoding, model_length)
+    if extend_by is not None and model_length is None:
+        raise PosgeomError(f"--extend-by {extend_by} came without --extend; say how far to extend")
+    emission = None if run is None else _injected(run, encoding, model_length, extend_by)
     done = inject_folder(
         model_dir,
         None if emission is None else emission.encoding,
         out,
         extend_to=model_length,
+        extend_by=extend_by if emission is None else None,
         scale=_scale(scale),
         passport=None if emission is None else emission.passport,
         force=force,
@@ -142,7 +153,11 @@ def inject_command(
 
 
 def _emission(
-    run: str | None, model_dir: str | None, encoding: str | None, extend_to: int | None = None
+    run: str | None,
+    model_dir: str | None,
+    encoding: str | None,
+    extend_to: int | None = None,
+    extend_by: str | None = None,
 ) -> "Emission":
     from posgeom.design import Design
     from posgeom.emit.emission import emission_of, emission_of_model
@@ -150,21 +165,26 @@ def _emission(
     if (run is None) == (model_dir is None):
         raise PosgeomError("give the folder of a RUN, or --from MODEL_DIR, and not both")
     if run is not None:
-        return emission_of(Design.load(run), encoding, extend_to)
+        return emission_of(Design.load(run), encoding, extend_to, extend_by)
     if encoding is not None:
         raise PosgeomError(f"--encoding {encoding} came with --from, which takes the model's own")
     return emission_of_model(str(model_dir))
 
 
-def _injected(run: str, encoding: str | None, extend_to: int | None) -> "Emission":
-    """The encoding of a run, or of a file that was exported."""
+def _injected(
+    run: str, encoding: str | None, extend_to: int | None, extend_by: str | None
+) -> "Emission":
+    """The encoding of a run, or of a file that was exported, carried on where it ends before."""
+    from posgeom.emit.emission import carried
     from posgeom.emit.reading import read_emission
 
     if not Path(run).is_file():
-        return _emission(run, None, encoding, extend_to)
+        return _emission(run, None, encoding, extend_to, extend_by)
     if encoding is not None:
         raise PosgeomError(f"--encoding {encoding} came with {run}, which holds one; give a run")
-    return read_emission(run)
+    held = read_emission(run)
+    longer, said = carried(held.encoding, extend_to, extend_by)
+    return replace(held, encoding=longer, passport=held.passport | said)
 
 
 def _scale(text: str) -> str | float:

@@ -1,6 +1,7 @@
 """An encoding in every format: the numbers, the passport, and what is refused."""
 
 import csv
+import hashlib
 import io
 import json
 import os
@@ -17,11 +18,12 @@ from safetensors.numpy import save_file
 from scipy.spatial.distance import cdist
 
 from posgeom import Design, PosgeomError, cli_emit, make_encoding
-from posgeom.emit.emission import Emission, describe, emission_of, emission_of_model, extended_table
+from posgeom.emit.emission import Emission, carried, describe, emission_of, emission_of_model
 from posgeom.emit.export import FORMATS, export
 from posgeom.emit.forms import tensors_of
 from posgeom.emit.hf_config import factors, hf_config, one_base
 from posgeom.emit.reading import read_emission
+from posgeom.emit.tail import with_tail
 from posgeom.encodings import Alibi, FixedTable, T5Bias, alibi_slopes
 from posgeom.encodings.table import frequencies
 
@@ -40,7 +42,13 @@ def emission(encoding, n=6):
 
 
 def read(format, file):
-    """The first tensor and the passport, by each format's own reader."""
+    """The first tensor and the passport without its digest, by each format's own reader."""
+    table, passport = read_sealed(format, file)
+    assert len(passport.pop("sha256")) == 64
+    return table, passport
+
+
+def read_sealed(format, file):
     if format == "safetensors":
         with safe_open(file, framework="np") as tensors:
             return tensors.get_tensor("table"), json.loads(tensors.metadata()["posgeom"])
@@ -104,11 +112,14 @@ def test_the_safetensors_header_is_this_one(tmp_path):
     export(made, "safetensors", tmp_path / "e")
     content = (tmp_path / "e").read_bytes()
     (size,) = struct.unpack("<Q", content[:8])
+    # the passport on one line, then each tensor's name, shape and bytes
+    hashed = '{"a": "é", "b": 1}slopes (2,)'.encode() + np.array([0.5, 0.25]).tobytes()
+    digest = hashlib.sha256(hashed).hexdigest()
     assert (
         content[8 : 8 + size].rstrip()
         == (
-            '{"__metadata__":{"posgeom":"{\\"a\\": \\"é\\", \\"b\\": 1}"},'
-            '"slopes":{"dtype":"F64","shape":[2],"data_offsets":[0,16]}}'
+            '{"__metadata__":{"posgeom":"{\\"a\\": \\"é\\", \\"b\\": 1, \\"sha256\\": '
+            '\\"' + digest + '\\"}"},"slopes":{"dtype":"F64","shape":[2],"data_offsets":[0,16]}}'
         ).encode()
     )
     assert content[8 + size :] == np.array([0.5, 0.25]).tobytes()
@@ -126,6 +137,21 @@ def test_views_are_written_as_they_read(view, tmp_path):
         export(made, format, tmp_path / format)
         table, _ = read(format, tmp_path / format)
         np.testing.assert_array_equal(table, view.astype(np.float32))
+
+
+@pytest.mark.parametrize("format", ["safetensors", "npz", "torch", "json"])
+def test_tensors_that_share_their_memory_are_all_written(format, tmp_path):
+    """One array under two names, a part of it and its transpose; torch's own writer refuses two."""
+    if format == "torch":
+        pytest.importorskip("torch")
+    table = FixedTable(rows=ROWS)
+    x = ROWS.astype(np.float32)
+    tensors = {"table": x, "A": x, "B": x[1:3, ::2], "C": x.T}
+    export(Emission(table, tensors, describe(table, tensors)), format, tmp_path / "e")
+    again = read_emission(tmp_path / "e").tensors
+    assert again.keys() == tensors.keys()
+    for name, wanted in tensors.items():
+        np.testing.assert_array_equal(again[name], wanted)
 
 
 def test_an_npz_holds_no_pickle(run, tmp_path):
@@ -164,7 +190,7 @@ def test_a_file_that_is_there_is_kept(run, tmp_path):
         export(made, "npy", tmp_path / "e.npy")
     assert [p.name for p in tmp_path.iterdir()] == ["e.npy.json"]
     export(made, "npy", tmp_path / "e.npy", force=True)
-    assert json.loads((tmp_path / "e.npy.json").read_text()) == made.passport
+    assert json.loads((tmp_path / "e.npy.json").read_text()) == made.sealed
 
 
 # -- which numbers --------------------------------------------------------------------------------
@@ -177,6 +203,7 @@ def test_a_file_that_is_there_is_kept(run, tmp_path):
         ("rope:dim=8", "inv_freq", (4,)),
         ("rope:dim=8,rotary=0.5", "inv_freq", (2,)),
         ("rope-2d:dim=8", "inv_freq", (4,)),
+        ("xpos:dim=8", "inv_freq", (4,)),
         ("alibi:heads=6", "slopes", (6,)),
         ("t5:buckets=8,max_distance=20", "bias_table", (8, 1)),
         ("kerple", "bias", (11, 1)),
@@ -201,6 +228,26 @@ def test_a_bias_by_offset_is_that_of_its_formula():
             assert at[i - j] == pytest.approx(expected[i, j], rel=1e-6)
 
 
+@pytest.mark.parametrize("format", ["safetensors", "npz", "torch", "json", "npy", "csv"])
+def test_xpos_is_whole_in_every_format(format, tmp_path):
+    """What turns, what decays, and the two numbers that the decay is made of."""
+    made = emission(make_encoding("xpos:dim=8,gamma=0.3,scale_base=99"))
+    if format == "torch":
+        pytest.importorskip("torch")
+    export(made, format, tmp_path / "e")
+    if format in ("npy", "csv"):  # of one array: the passport has the rest
+        text = (tmp_path / ("e.json" if format == "npy" else "e")).read_text()
+        passport = json.loads(text.splitlines()[0].removeprefix("# "))
+    else:
+        again = read_emission(tmp_path / "e")
+        passport = again.passport
+        k = np.arange(4)
+        wanted = ((2 * k / 8 + 0.3) / 1.3) ** (1 / 99)
+        np.testing.assert_allclose(again.tensors["decay"], wanted, rtol=1e-15)
+    assert (passport["gamma"], passport["scale_base"]) == (0.3, 99)
+    assert passport["pairing"] == "interleaved"
+
+
 @pytest.mark.parametrize("spec", ["none", "fire"])
 def test_what_no_layer_holds_is_refused(spec):
     with pytest.raises(PosgeomError, match=f"{spec} has no numbers that a layer could hold"):
@@ -221,6 +268,7 @@ def test_left_out_positions_travel():
     assert made.tensors["positions"].tolist() == [0, 1, 3, 4, 6, 7]
     text = FORMATS["csv"](made).decode().splitlines()[2:]
     assert [line.partition(",")[0] for line in text] == list("013467")
+    assert made.passport["row_positions"] == [0, 1, 3, 4, 6, 7]  # which npy has nowhere else
 
 
 def test_a_spec_that_the_run_did_not_score_is_made_for_its_corpus(run):
@@ -248,14 +296,92 @@ def test_a_run_is_carried_on_where_more_positions_are_asked(run):
         emission_of(run, extend_to=7)
 
 
+# -- carried on -----------------------------------------------------------------------------------
+
+
+def helix(n, seed=0):
+    """Rows whose distances depend on the offset alone, and little noise: (n, 9)."""
+    draw = np.random.default_rng(seed)
+    angles = np.outer(np.arange(n), [0.05, 0.31, 0.9])
+    turn = np.linalg.qr(draw.standard_normal((9, 6)))[0]
+    rows = np.hstack([np.sin(angles), np.cos(angles)]) * [3, 2, 1, 3, 2, 1] @ turn.T
+    return rows + 1e-3 * draw.standard_normal((n, 9))
+
+
+def test_a_tail_leaves_the_rows_that_are_there_alone():
+    """A table made of turns goes on turning: the tail has the distances of the longer helix."""
+    known, full = helix(48)[:40], helix(64)
+    longer, said = with_tail(FixedTable(rows=known), 64)
+    assert longer.rows[:40].tobytes() == known.tobytes()
+    assert longer.max_positions == 64
+    wanted = cdist(full, full)[40:]
+    assert np.abs(cdist(longer.rows, longer.rows)[40:] - wanted).max() < 0.05 * wanted.max()
+    about = said["extended"]
+    assert (about["positions"], about["from"], about["hidden"]) == (64, 40, 0.5)
+    assert about["methods"] == ["given", "harmonic"]
+    assert about["held_out"]["harmonic"] < 0.01 < about["held_out"]["interpolation"]
+
+
+def test_a_tail_is_made_along_the_axes_that_stand_out():
+    """Axes of noise, on which Gower's formula has nothing to go by, are left out of the tail."""
+    draw = np.random.default_rng(3)
+    rows = np.hstack([helix(64), 0.02 * draw.standard_normal((64, 40))])
+    tail = with_tail(FixedTable(rows=rows), 128)[0].rows[64:]
+    values = np.linalg.svd(tail - tail.mean(axis=0), compute_uv=False)
+    assert int((values > 1e-9 * values[0]).sum()) <= 6
+    sizes, own = (np.linalg.norm(x, axis=1) for x in (tail, rows))
+    assert own.min() / 2 < sizes.min() <= sizes.max() < 2 * own.max()
+
+
+def test_positions_that_were_left_out_get_rows_too():
+    index = np.delete(np.arange(40), [7, 8])
+    rows = helix(40)
+    longer, said = with_tail(FixedTable(rows=rows[index], index=index), 44)
+    assert longer.index is None
+    np.testing.assert_array_equal(longer.rows[index], rows[index])
+    assert np.abs(longer.rows[7] - rows[7]).max() < 0.1
+    assert said["extended"]["from"] == 40
+
+
 def test_a_stretched_table_keeps_its_ends_and_their_order():
     table = FixedTable(rows=np.arange(10.0)[:, None])
-    longer, said = extended_table(table, 28)
+    longer, said = with_tail(table, 28, "interpolation")
     np.testing.assert_allclose(longer.rows[:, 0], np.arange(28) / 3)
-    assert said == {"extended": {"positions": 28, "from": 10, "methods": ["interpolation"]}}
-    assert extended_table(table, 10) == (table, {})
-    with pytest.raises(PosgeomError, match="give 10 or more"):
-        extended_table(table, 9)
+    about = said["extended"]
+    assert (about["positions"], about["from"]) == (28, 10)
+    assert about["methods"] == ["interpolation"]
+
+
+def test_nothing_is_carried_where_nothing_is_asked():
+    table = FixedTable(rows=np.arange(10.0)[:, None])
+    assert with_tail(table, 10) == (table, {})
+    rope = make_encoding("rope:dim=8")
+    assert carried(rope, 99, None) == (rope, {})
+
+
+@pytest.mark.parametrize(
+    ("rows", "m", "method", "says"),
+    [
+        (ROWS, 5, None, "has 6 positions; give 6 or more"),
+        (ROWS, 9, None, "has 6 rows, too few to carry on and measure it; 8 are needed"),
+        (np.ones((9, 2)), 12, None, "all alike"),
+        (helix(9), 12, "gower", "no distances are known past the end"),
+        (helix(9), 12, "hold", "use gower, harmonic, interpolation"),
+    ],
+)
+def test_what_cannot_be_carried_on_is_refused(rows, m, method, says):
+    with pytest.raises(PosgeomError, match=says):
+        with_tail(FixedTable(rows=rows), m, method)
+
+
+def test_the_way_can_be_said_for_a_run(run):
+    made = emission_of(run, extend_to=12, extend_by="interpolation")
+    assert made.passport["extended"]["methods"] == ["interpolation"]
+    assert made.tensors["table"].shape == (12, 16)
+    held_out = made.passport["extended"]["held_out"]
+    assert set(held_out) == {"gower", "harmonic", "interpolation"}
+    with pytest.raises(PosgeomError, match="is defined everywhere; leave it out"):
+        emission_of(run, "sinusoidal:dim=16", 12, "harmonic")
 
 
 # -- config.json ----------------------------------------------------------------------------------
@@ -316,7 +442,7 @@ def test_slopes_of_the_rule_are_said_as_mpt_says_them():
     assert other == {"alibi": True, "alibi_slopes": [0.5, 0.3, 0.1]}
 
 
-@pytest.mark.parametrize("spec", ["sinusoidal", "t5", "rope-2d:dim=8"])
+@pytest.mark.parametrize("spec", ["sinusoidal", "t5", "rope-2d:dim=8", "xpos:dim=8"])
 def test_what_a_config_does_not_say_is_refused(spec):
     with pytest.raises(PosgeomError, match="is not said by a config"):
         hf_config(make_encoding(spec))
@@ -344,6 +470,22 @@ def test_a_learned_table_comes_out_for_scoring(tmp_path, posgeom_ok):
     passport = json.loads((tmp_path / "t.npy.json").read_text())
     assert (passport["family"], passport["tensor"]) == ("learned", "transformer.wpe.weight")
     assert passport["spec"] is None
+
+
+def test_numbers_from_another_file_are_not_said_by_its_name(tmp_path):
+    """A spec with a path in it means nothing on another machine; the numbers are in the file."""
+    np.save(tmp_path / "t5.npy", ROWS)
+    np.save(tmp_path / "shaw.npy", ROWS[:5])
+    for spec in (f"t5:buckets=6,table={tmp_path}/t5.npy", f"shaw:table={tmp_path}/shaw.npy"):
+        made = emission(make_encoding(spec))
+        assert made.passport["spec"] is None
+        file = tmp_path / made.main
+        export(made, "npz", file)
+        (tmp_path / spec.rpartition("/")[2]).unlink()
+        again = read_emission(file).encoding
+        np.testing.assert_allclose(
+            again.distances(range(5)), made.encoding.distances(range(5)), rtol=1e-5
+        )
 
 
 def test_rows_before_position_0_stay_behind_and_are_told(tmp_path):
@@ -403,6 +545,12 @@ def test_a_pickle_is_not_opened(tmp_path, run_cli):
 
 READ_BACK = ["safetensors", "npz", "torch", "json"]
 SPECS = [
+    "xpos:dim=8,gamma=0.3,scale_base=99,pairing=halves",
+    "rope-2d:dim=8",
+    "mrope:dim=12,axes=2",
+    "rope:dim=8,rotary=0.5",
+    "sandwich:heads=2,dim=8",
+    "random:dim=4,seed=3",
     "rope:dim=8,scaling=yarn,factor=4,original_length=9",
     "alibi:heads=6",
     "kerple",
@@ -419,7 +567,9 @@ def test_what_is_written_is_read_back(format, spec, tmp_path):
     encoding = make_encoding(spec)
     export(emission(encoding), format, tmp_path / "e")
     again = read_emission(tmp_path / "e")
-    np.testing.assert_array_equal(again.encoding.distances(range(6)), encoding.distances(range(6)))
+    at = np.stack([np.arange(6)] * encoding.n_axes, axis=1).squeeze()
+    np.testing.assert_array_equal(again.encoding.distances(at), encoding.distances(at))
+    assert again.main == emission(encoding).main
     assert again.passport == emission(encoding).passport
 
 
@@ -439,76 +589,6 @@ def test_arrays_that_no_spec_holds_are_read_back(format, tmp_path):
     np.testing.assert_allclose(
         again.bias(3, range(9), range(9)), buckets.bias(3, range(9), range(9)), rtol=1e-6
     )
-
-
-def hostile_npz(**arrays):
-    out = io.BytesIO()
-    np.savez(out, **arrays)
-    return out.getvalue()
-
-
-def hostile_pt(value):
-    torch = pytest.importorskip("torch")
-    out = io.BytesIO()
-    torch.save(value, out)
-    return out.getvalue()
-
-
-class Shout:
-    """A pickle of this would write a file."""
-
-    def __reduce__(self):
-        return (open, ("ran-when-opened", "w"))
-
-
-PASSPORT = np.frombuffer(b'{"encoding": "mds"}', dtype=np.uint8)
-HOSTILE = {
-    "nothing": (lambda: b"", "cannot be read"),
-    "noise": (lambda: RANDOM.bytes(200), "cannot be read"),
-    "a huge header": (lambda: struct.pack("<Q", 1 << 60) + b"{}", "cannot be read"),
-    "another's json": (lambda: b'{"a": 1}', "cannot be read"),
-    "deep json": (lambda: b'{"a":' * 100_000, "cannot be read"),
-    "a pickle in npz": (
-        lambda: hostile_npz(table=np.array([Shout()], dtype=object), passport=PASSPORT),
-        "cannot be read",
-    ),
-    "a pickle in pt": (lambda: hostile_pt({"table": Shout()}), "cannot be read"),
-    "no passport": (lambda: hostile_npz(table=ROWS), "cannot be read"),
-    "a passport of nobody": (
-        lambda: hostile_npz(table=ROWS, passport=np.frombuffer(b"[1]", dtype=np.uint8)),
-        "no passport of an encoding",
-    ),
-    "a wrong shape": (lambda: hostile_npz(table=ROWS[0], passport=PASSPORT), r"of shape \(4,\)"),
-    "NaN": (lambda: hostile_npz(table=ROWS * np.nan, passport=PASSPORT), "holds NaN"),
-    "text": (lambda: hostile_npz(table=np.array([["a"]]), passport=PASSPORT), "give numbers"),
-    "too few positions": (
-        lambda: hostile_npz(table=ROWS, positions=np.arange(5), passport=PASSPORT),
-        "do not number its 6 rows",
-    ),
-    "positions out of order": (
-        lambda: hostile_npz(table=ROWS, positions=np.arange(6)[::-1], passport=PASSPORT),
-        "do not number its 6 rows",
-    ),
-    "nothing known": (lambda: hostile_npz(other=ROWS, passport=PASSPORT), "no encoding is made"),
-    "other numbers than its spec": (
-        lambda: hostile_npz(
-            inv_freq=np.ones(2),
-            passport=np.frombuffer(b'{"encoding": "r", "spec": "rope:dim=4"}', dtype=np.uint8),
-        ),
-        "not those of its spec rope:dim=4",
-    ),
-}
-
-
-@pytest.mark.parametrize("what", HOSTILE)
-def test_a_hostile_file_is_refused_in_one_line_and_not_run(what, tmp_path, monkeypatch):
-    monkeypatch.chdir(tmp_path)
-    content, says = HOSTILE[what]
-    (tmp_path / "e").write_bytes(content())
-    with pytest.raises(PosgeomError, match=says) as refused:
-        read_emission(tmp_path / "e")
-    assert "\n" not in str(refused.value)
-    assert [p.name for p in tmp_path.iterdir()] == ["e"]
 
 
 # -- the command ----------------------------------------------------------------------------------

@@ -1,13 +1,18 @@
 """Encodings in models of `transformers`: small random ones of each kind, and real tables."""
 
+import copy
 import json
 import os
+import pickle
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 from safetensors import safe_open
+from scipy.spatial.distance import cdist
 
 torch = pytest.importorskip("torch")
 transformers = pytest.importorskip("transformers")
@@ -15,9 +20,10 @@ transformers = pytest.importorskip("transformers")
 from transformers.models.llama.modeling_llama import apply_rotary_pos_emb  # noqa: E402
 
 from posgeom import Design, PosgeomError, make_encoding  # noqa: E402
-from posgeom.emit.emission import Emission, describe, emission_of  # noqa: E402
+from posgeom.emit.emission import Emission, describe, emission_of, emission_of_model  # noqa: E402
 from posgeom.emit.export import export  # noqa: E402
 from posgeom.emit.forms import tensors_of  # noqa: E402
+from posgeom.emit.reading import read_emission  # noqa: E402
 from posgeom.encodings import FixedTable, T5Bias, alibi_slopes, t5_bucket  # noqa: E402
 from posgeom.transformers import folder as folder_module  # noqa: E402
 from posgeom.transformers import inject, inject_folder, reload  # noqa: E402
@@ -54,6 +60,20 @@ MODELS = {
     "minilm": ("BertModel", SIZES),
     "roberta": ("RobertaForMaskedLM", SIZES | PAD | {"max_position_embeddings": N + 2}),
     "opt": ("OPTForCausalLM", SIZES | PAD | {"word_embed_proj_dim": D, "ffn_dim": 64}),
+    "bart": (
+        "BartForConditionalGeneration",
+        PAD
+        | {"d_model": D, "encoder_layers": 1, "decoder_layers": 1, "vocab_size": VOCAB}
+        | {"encoder_attention_heads": HEADS, "decoder_attention_heads": HEADS}
+        | {"encoder_ffn_dim": 64, "decoder_ffn_dim": 64, "max_position_embeddings": N}
+        | {"decoder_start_token_id": 3, "forced_eos_token_id": 3},
+    ),
+    "clip": ("CLIPTextModel", SIZES | PAD),
+    "mpnet": ("MPNetModel", SIZES | PAD | {"max_position_embeddings": N + 2}),
+    "gpt": (
+        "OpenAIGPTLMHeadModel",
+        {"n_embd": D, "n_layer": 2, "n_head": HEADS, "n_positions": N, "vocab_size": VOCAB},
+    ),
     "llama": ("LlamaForCausalLM", SIZES | {"num_key_value_heads": 2}),
     "mistral": ("MistralForCausalLM", SIZES | {"num_key_value_heads": 2, "sliding_window": None}),
     "qwen2": ("Qwen2ForCausalLM", SIZES | {"num_key_value_heads": 2}),
@@ -73,7 +93,11 @@ TABLES = {
     "minilm": ("embeddings.position_embeddings.weight", 0),
     "roberta": ("roberta.embeddings.position_embeddings.weight", 2),
     "opt": ("model.decoder.embed_positions.weight", 2),
+    "clip": ("embeddings.position_embedding.weight", 0),
+    "mpnet": ("embeddings.position_embeddings.weight", 2),
+    "gpt": ("transformer.positions_embed.weight", 0),
 }
+BOTH = ["model.encoder.embed_positions.weight", "model.decoder.embed_positions.weight"]
 ROTARY = ("llama", "mistral", "qwen2")
 WANTED = tuple(np.geomspace(2.5, 3e-4, 6).tolist())  # outside what one base gives
 WANTED = (*WANTED[:3], 0.11, *WANTED[4:])
@@ -215,6 +239,57 @@ def test_an_optimizer_of_before_is_stale_where_it_holds_the_table():
         inject(t5, make_encoding("alibi:heads=4"), optimizer=torch.optim.AdamW(t5.parameters()))
 
 
+def test_the_encoder_and_the_decoder_of_bart_get_the_rows_each_at_its_size():
+    model = tiny("bart")
+    with torch.no_grad():
+        model.get_parameter(BOTH[1]).mul_(3)
+    old = {name: p.detach().clone() for name, p in model.named_parameters()}
+    assert inject(model, table()) is model
+    new = dict(model.named_parameters())
+    assert sorted(k for k in old if not torch.equal(old[k], new[k])) == sorted(BOTH)
+    for name in BOTH:
+        assert torch.equal(new[name][:2], old[name][:2])
+        assert rms(new[name][2:].detach()) == pytest.approx(rms(old[name][2:]), rel=1e-6)
+    ratio = rms(new[BOTH[1]][2:].detach()) / rms(new[BOTH[0]][2:].detach())
+    assert ratio == pytest.approx(rms(old[BOTH[1]][2:]) / rms(old[BOTH[0]][2:]), rel=1e-6)
+    longer = inject(model, table(np.vstack([ROWS, ROWS + 1])), extend_to=2 * N)
+    assert {len(longer.get_parameter(name)) for name in BOTH} == {2 * N + 2}
+    ids = torch.from_numpy(np.random.default_rng(0).integers(4, VOCAB, (1, 2 * N)))
+    with torch.no_grad():
+        assert torch.isfinite(longer(ids, decoder_input_ids=ids).logits).all()
+
+
+def test_an_optimizer_that_holds_either_table_is_stale():
+    model = tiny("bart")
+    held = torch.optim.AdamW([model.get_parameter(BOTH[1])])
+    with pytest.raises(PosgeomError, match=r"holds model\.decoder\.embed_positions"):
+        inject(model, table(), optimizer=held)
+
+
+def test_tables_of_words_and_of_pieces_of_an_image_are_not_one():
+    text = {"hidden_size": D, "num_attention_heads": HEADS, "num_hidden_layers": 1}
+    seen = text | {"image_size": 32, "patch_size": 8}
+    config = transformers.CLIPConfig(text_config=text | {"vocab_size": VOCAB}, vision_config=seen)
+    with pytest.raises(PosgeomError, match=r"has 2 learned tables .*vision_model"):
+        inject(transformers.CLIPModel(config), table())
+
+
+def test_two_rotary_encodings_are_not_replaced_by_one():
+    config = transformers.Gemma3TextConfig(
+        **SIZES | {"head_dim": 12, "num_key_value_heads": 2},
+        layer_types=["full_attention", "sliding_attention"],
+    )
+    with pytest.raises(PosgeomError, match="has 2 rotary encodings, of layers"):
+        inject(transformers.Gemma3ForCausalLM(config), FREQUENCIES)
+
+
+def test_two_tables_have_no_one_tail(saved, tmp_path):
+    """The decoder's rows are its own."""
+    with pytest.raises(PosgeomError, match=r"has 2 tables, of .* give a RUN or a FILE"):
+        inject_folder(saved("bart"), None, tmp_path / "out", extend_to=48)
+    assert left_behind(tmp_path) == ["bart"]
+
+
 def test_a_table_on_the_meta_device_is_refused():
     with torch.device("meta"):
         model = tiny("gpt2")
@@ -275,6 +350,53 @@ def test_scaled_and_standing_frequencies_come_out(spec):
 def test_one_base_is_said_as_rope_theta():
     model = inject(tiny("llama"), make_encoding("rope:dim=12,base=500000"))
     assert model.config.rope_parameters == {"rope_type": "default", "rope_theta": 500_000.0}
+
+
+def angles(model, n=900):
+    x = torch.zeros(1, 1, dtype=model.dtype)
+    return model.model.rotary_emb(x.float(), torch.arange(n)[None])
+
+
+CASTS = {
+    "to": lambda model: model.to(torch.bfloat16),
+    "half": lambda model: model.half(),
+    "and back": lambda model: model.to(torch.bfloat16).float(),
+    "copied": lambda model: copy.deepcopy(model.to(torch.bfloat16)),
+    "copied first": lambda model: copy.deepcopy(model).to(torch.bfloat16),
+    "pickled": lambda model: pickle.loads(pickle.dumps(model.to(torch.bfloat16))),
+    "twice": lambda model: inject(inject(model, make_encoding("rope:dim=12")), FREQUENCIES).half(),
+}
+
+
+@pytest.mark.parametrize("how", CASTS)
+@pytest.mark.parametrize("kind", ROTARY)
+def test_frequencies_of_an_injected_model_survive_casts(kind, how):
+    """Angles at 900 are float32's, to the last bit; without the hook bfloat16's are elsewhere."""
+    exact = angles(inject(tiny(kind), FREQUENCIES))
+    cast = CASTS[how](inject(tiny(kind), FREQUENCIES))
+    for a, b in zip(angles(cast), exact, strict=True):
+        assert torch.equal(a, b)
+    plain = angles(tiny(kind).to(torch.bfloat16))[0] - angles(tiny(kind))[0]
+    assert float(plain.abs().max()) > 0.1
+
+
+def test_frequencies_that_follow_the_length_still_do():
+    dynamic = make_encoding("rope:dim=12,scaling=dynamic,factor=4,original_length=32")
+    model = inject(tiny("llama"), dynamic)
+    cos, _ = angles(model, 100)
+    wanted = dynamic.cos_sin(np.arange(100))[0]
+    np.testing.assert_allclose(cos[0, :, :6].numpy(), wanted, atol=2e-5)
+
+
+@pytest.mark.slow
+def test_compiled_rotation_is_the_same():
+    torch._dynamo.reset()
+    exact = angles(inject(tiny("llama"), FREQUENCIES))
+    model = inject(tiny("llama"), FREQUENCIES).to(torch.bfloat16)
+    model.model.rotary_emb = torch.compile(model.model.rotary_emb, backend="eager")
+    for _ in range(2):
+        for a, b in zip(angles(model), exact, strict=True):
+            torch.testing.assert_close(a, b, rtol=0, atol=1e-6)
 
 
 def test_frequencies_survive_half_precision_and_saving(tmp_path):
@@ -397,7 +519,7 @@ def test_a_longer_model_runs_at_all_its_positions(kind):
     assert old.config.to_dict() == config
     assert len(new.state_dict()[name]) == m + offset
     kept = new.config.max_position_embeddings
-    assert kept == (m + 2 if kind == "roberta" else m)
+    assert kept == (m + 2 if kind in ("roberta", "mpnet") else m)
     same = {k for k, v in old.state_dict().items() if torch.equal(v, new.state_dict()[k])} - {name}
     assert same == set(old.state_dict()) - {name}
     np.testing.assert_array_equal(
@@ -421,7 +543,7 @@ def test_a_shorter_model_is_refused():
 # -- folders, each checked in a process of its own ------------------------------------------------
 
 
-ENCODINGS = {kind: table() for kind in TABLES}
+ENCODINGS = {kind: table() for kind in (*TABLES, "bart")}
 ENCODINGS |= dict.fromkeys(ROTARY, FREQUENCIES)
 ENCODINGS |= dict.fromkeys(("bloom", "mpt", "t5"), make_encoding("alibi:heads=4"))
 
@@ -465,7 +587,9 @@ def test_half_precision_stays_and_is_compared(saved, tmp_path):
 @pytest.mark.parametrize("kind", ["gpt2", "roberta"])
 def test_a_model_s_own_table_is_stretched_where_no_run_came(kind, saved, tmp_path):
     source, (name, offset) = saved(kind), TABLES[kind]
-    done = inject_folder(source, None, tmp_path / "out", extend_to=63, scale="own")
+    done = inject_folder(
+        source, None, tmp_path / "out", extend_to=63, extend_by="interpolation", scale="own"
+    )
     old = weights(source)[name].double().numpy()[offset:]
     new = weights(tmp_path / "out")[name].double().numpy()[offset:]
     np.testing.assert_allclose(new[::2], old, rtol=1e-6, atol=1e-9)
@@ -473,6 +597,7 @@ def test_a_model_s_own_table_is_stretched_where_no_run_came(kind, saved, tmp_pat
     tokenizer = json.loads((tmp_path / "out" / "tokenizer_config.json").read_text())
     assert tokenizer == {"model_max_length": 63, "lower": True}
     assert any("63 positions in place of 32" in sentence for sentence in done.said)
+    assert any("all but the first and the last move" in sentence for sentence in done.said)
 
 
 def in_this_process(folder, inputs):
@@ -486,6 +611,35 @@ def in_this_process(folder, inputs):
         "foreign": [],
     }
     return found, reload.outputs(model, inputs).copy()
+
+
+@pytest.mark.parametrize("kind", TABLES)
+def test_a_model_s_own_table_gets_a_tail(kind, saved, tmp_path, monkeypatch):
+    """By default its rows stay, so a causal model says of a short text what it said before."""
+    monkeypatch.setattr(folder_module, "_in_fresh_process", in_this_process)
+    source, (name, offset) = saved(kind), TABLES[kind]
+    done = inject_folder(source, None, tmp_path / "out", extend_to=48)
+    old, new = weights(source)[name], weights(tmp_path / "out")[name]
+    assert len(new) == 48 + offset
+    assert torch.equal(new[: N + offset], old)
+    assert bool(new[N + offset :].abs().amax(dim=1).gt(0).all())
+    assert any(f"its own {N} rows are as they were" in sentence for sentence in done.said)
+    assert any("rows hidden and carried to, the stress" in sentence for sentence in done.said)
+    about = json.loads((tmp_path / "out" / "posgeom.json").read_text())
+    assert about["encoding"]["extended"]["methods"] == ["given", "harmonic"]
+    ids = torch.from_numpy(np.random.default_rng(0).integers(4, VOCAB, (1, N)))
+    with torch.no_grad():
+        before, after = (reload.load(f)[0].eval()(ids)[0] for f in (source, tmp_path / "out"))
+    torch.testing.assert_close(after, before, rtol=0, atol=1e-6)
+
+
+def test_half_precision_rows_stay_to_the_last_bit(saved, tmp_path, monkeypatch):
+    monkeypatch.setattr(folder_module, "_in_fresh_process", in_this_process)
+    source = saved("gpt2", dtype=torch.bfloat16)
+    inject_folder(source, None, tmp_path / "out", extend_to=48)
+    old, new = (weights(f)["transformer.wpe.weight"] for f in (source, tmp_path / "out"))
+    assert new.dtype == torch.bfloat16
+    assert torch.equal(new[:N], old)
 
 
 def left_behind(folder):
@@ -532,7 +686,8 @@ def test_a_folder_that_holds_something_else_is_not_touched(saved, tmp_path):
 @pytest.mark.parametrize(
     ("content", "says"),
     [
-        ({"config.json": "{}"}, "cannot load"),
+        ({"config.json": "{}"}, "holds no model.safetensors"),
+        ({"config.json": "{}", "model.safetensors": "x" * 99}, "cannot be read as .safetensors"),
         ({}, "has no config.json"),
     ],
 )
@@ -544,6 +699,64 @@ def test_a_folder_without_a_model_is_refused(tmp_path, content, says):
     with pytest.raises(PosgeomError, match=says):
         inject_folder(source, table(), tmp_path / "out")
     assert left_behind(tmp_path) == ["m"]
+
+
+class Shout:
+    """A pickle of this writes a file when it is opened."""
+
+    def __init__(self, file):
+        self.file = file
+
+    def __reduce__(self):
+        return (open, (str(self.file), "w"))
+
+
+@pytest.mark.parametrize("name", ["pytorch_model.bin", "pytorch_model.bin.index.json"])
+def test_a_model_in_a_pickle_is_refused_and_not_opened(saved, tmp_path, run_cli, name):
+    source = saved("gpt2")
+    (source / "model.safetensors").unlink()
+    torch.save({"transformer.wpe.weight": Shout(tmp_path / "ran")}, source / "pytorch_model.bin")
+    if name.endswith("json"):
+        (source / "pytorch_model.bin").rename(source / "a.bin")
+        (source / name).write_text('{"weight_map": {"transformer.wpe.weight": "a.bin"}}')
+    before = left_behind(tmp_path)
+    ran = run_cli("inject", source, "--extend", 48, "--out", tmp_path / "out")
+    assert (ran.code, ran.err.count("\n")) == (2, 1)
+    assert f"holds its weights in {name}, a pickle, which can run code" in ran.err
+    assert "save the model as safetensors" in ran.err
+    assert left_behind(tmp_path) == before
+
+
+def test_a_pickle_beside_safetensors_is_neither_opened_nor_carried(saved, tmp_path, monkeypatch):
+    monkeypatch.setattr(folder_module, "_in_fresh_process", in_this_process)
+    source = saved("gpt2")
+    for name in ("pytorch_model.bin", "adapter_model.bin", "optimizer.pt"):
+        torch.save({"transformer.wpe.weight": Shout(tmp_path / "ran")}, source / name)
+    inject_folder(source, table(), tmp_path / "out")
+    assert left_behind(tmp_path) == ["gpt2", "out"]
+    assert not [n for n in left_behind(tmp_path / "out") if n.endswith((".bin", ".pt"))]
+
+
+def test_a_shard_that_is_a_pickle_is_not_opened(saved, tmp_path):
+    source = saved("gpt2")
+    (source / "model.safetensors").unlink()
+    torch.save({"transformer.wpe.weight": Shout(tmp_path / "ran")}, source / "a.bin")
+    index = {"metadata": {}, "weight_map": {"transformer.wpe.weight": "a.bin"}}
+    (source / "model.safetensors.index.json").write_text(json.dumps(index))
+    with pytest.raises(PosgeomError, match=r"a\.bin ends in \.bin"):
+        inject_folder(source, table(), tmp_path / "out")
+    assert left_behind(tmp_path) == ["gpt2"]
+
+
+def test_a_link_to_a_device_is_not_carried(saved, tmp_path, monkeypatch):
+    """A copy of /dev/zero would have no end."""
+    monkeypatch.setattr(folder_module, "_in_fresh_process", in_this_process)
+    source = saved("gpt2")
+    (source / "vocab.txt").symlink_to("/dev/zero")
+    (source / "merges.txt").symlink_to(source / "tokenizer_config.json")
+    inject_folder(source, table(), tmp_path / "out")
+    assert "vocab.txt" not in left_behind(tmp_path / "out")
+    assert not (tmp_path / "out" / "merges.txt").is_symlink()
 
 
 def test_missing_weights_are_not_made_up(saved, tmp_path):
@@ -587,6 +800,17 @@ def test_the_command_says_what_changed_and_what_it_wants(
     assert weights(tmp_path / "out").keys() == weights(tmp_path / "gpt2").keys()
 
 
+def test_a_file_s_table_gets_a_tail_too(saved, tmp_path, exported, posgeom_ok, monkeypatch):
+    monkeypatch.setattr(folder_module, "_in_fresh_process", in_this_process)
+    out = tmp_path / "out"
+    posgeom_ok("inject", saved("gpt2"), exported, "--extend", 40, "--scale", "own", "--out", out)
+    rows = weights(out)["transformer.wpe.weight"].numpy()
+    assert rows.shape == (40, D)
+    np.testing.assert_array_equal(rows[:N], ROWS.astype(np.float32))
+    about = json.loads((out / "posgeom.json").read_text())
+    assert about["encoding"]["extended"]["from"] == N
+
+
 def test_a_run_s_extension_reaches_into_the_model(
     saved, tmp_path, full_run, posgeom_ok, monkeypatch
 ):
@@ -618,6 +842,15 @@ def test_a_run_s_extension_reaches_into_the_model(
         (["RUN", "--encoding", "sinusoidal:dim=48", "--scale", "-1"], "give a positive number"),
         (["FILE", "--encoding", "rope"], "which holds one; give a run"),
         ([], "no run came to take an encoding from"),
+        (["--extend-by", "harmonic"], "came without --extend; say how far to extend"),
+        (["--extend", "48", "--extend-by", "gower"], "no distances are known past the end"),
+        (["--extend", "48", "--extend-by", "hold"], "use gower, harmonic, interpolation"),
+        (["--extend", "48", "--scale", "3"], "the model's own rows keep their size"),
+        (["--extend", "16"], "has 32 positions; give 32 or more"),
+        (
+            ["RUN", "--encoding", "sinusoidal", "--extend", "48", "--extend-by", "harmonic"],
+            "sinusoidal is defined everywhere; leave it out",
+        ),
         (["--encoding", "rope"], "came without a RUN"),
         (["nowhere"], "is not the folder of a run"),
     ],
@@ -643,6 +876,11 @@ DATA = os.environ.get("POSGEOM_DATA", "")
 REAL = {
     "gpt2": ("gpt2-small-1024x768.npy", {"n_embd": 768, "n_positions": 1024, "n_head": 12}),
     "minilm": ("minilm-l6-h384-512.npy", {"hidden_size": 384, "max_position_embeddings": 512}),
+    "mpnet": (
+        "all-mpnet-base-v2-514x768.npy",
+        {"hidden_size": 768, "num_attention_heads": 12, "max_position_embeddings": 514},
+    ),
+    "gpt": ("openai-gpt-512x768.npy", {"n_embd": 768, "n_positions": 512, "n_head": 12}),
 }
 
 
@@ -651,26 +889,96 @@ def real(kind):
     if not (DATA and file.is_file()):
         pytest.skip(f"POSGEOM_DATA has no learned/{file.name}")
     model = tiny(kind, **REAL[kind][1])
-    (name,) = (
-        n for n, _ in model.named_parameters() if n.endswith(("wpe.weight", "n_embeddings.weight"))
+    name, offset = TABLES[kind]
+    return (
+        inject(model, make_encoding(f"learned:{file}"), scale="own"),
+        name,
+        np.load(file)[offset:],
     )
-    return inject(model, make_encoding(f"learned:{file}"), scale="own"), name, np.load(file)
 
 
 @pytest.mark.parametrize("kind", REAL)
 def test_a_real_table_comes_through_byte_by_byte(kind):
     model, name, rows = real(kind)
-    assert model.state_dict()[name].numpy().tobytes() == rows.astype("<f4").tobytes()
+    new = model.state_dict()[name][TABLES[kind][1] :]
+    assert new.numpy().tobytes() == rows.astype("<f4").tobytes()
 
 
 @pytest.mark.slow
-def test_gpt2_s_own_table_is_carried_to_2048(tmp_path):
+@pytest.mark.parametrize("kind", REAL)
+def test_a_model_with_a_real_table_reloads_in_a_fresh_process(kind, tmp_path):
+    """Its own table out as a file, and back into another model of its kind."""
+    model, name, rows = real(kind)
+    model.save_pretrained(tmp_path / "real")
+    export(emission_of_model(tmp_path / "real"), "safetensors", tmp_path / "rows")
+    tiny(kind, **REAL[kind][1]).save_pretrained(tmp_path / "other")
+    encoding = read_emission(tmp_path / "rows").encoding
+    done = inject_folder(tmp_path / "other", encoding, tmp_path / "out", scale="own")
+    assert done.changed == (name,)
+    new = weights(tmp_path / "out")[name].numpy()[TABLES[kind][1] :]
+    assert new.tobytes() == rows.astype("<f4").tobytes()
+
+
+RUN_AT_1500 = """
+import json, sys, torch, transformers
+transformers.utils.logging.disable_progress_bar()
+model = transformers.AutoModelForCausalLM.from_pretrained(sys.argv[1]).eval()
+ids = torch.arange(1501)[None] % 64
+with torch.no_grad():
+    said = model(ids).logits[0]
+assert not [name for name in sys.modules if name.startswith("posgeom")]
+print(json.dumps([said[1500].tolist(), said[900].tolist()]))
+"""
+
+
+@pytest.mark.slow
+def test_gpt2_s_own_table_gets_a_tail_to_2048(tmp_path):
+    """Loaded by plain transformers in a process of its own, and run at position 1,500."""
     model, name, rows = real("gpt2")
     model.save_pretrained(tmp_path / "gpt2")
-    inject_folder(tmp_path / "gpt2", None, tmp_path / "long", extend_to=2048)
+    done = inject_folder(tmp_path / "gpt2", None, tmp_path / "long", extend_to=2048)
     new = weights(tmp_path / "long")[name].numpy()
     assert new.shape == (2048, 768)
-    assert json.loads((tmp_path / "long" / "config.json").read_text())["n_positions"] == 2048
+    assert new[:1024].tobytes() == rows.astype("<f4").tobytes()
+    config = json.loads((tmp_path / "long" / "config.json").read_text())
+    assert config["n_positions"] == 2048
+    sizes = np.linalg.norm(new, axis=1)
+    assert sizes[1024:].min() > np.median(sizes[:1024]) / 2
+    assert sizes[1024:].max() < 2 * sizes[:1024].max()
+    # within the tail, neighbours are nearest: rows tell their order
+    tail = new[1024:].astype(np.float64)
+    apart = cdist(tail, new)
+    apart[np.arange(1024), np.arange(1024, 2048)] = np.inf
+    assert np.abs(apart.argmin(axis=1) - np.arange(1024, 2048)).max() == 1
+    about = json.loads((tmp_path / "long" / "posgeom.json").read_text())["encoding"]["extended"]
+    assert about["held_out"]["harmonic"] < 0.15
+    assert any("0 is exact" in sentence for sentence in done.said)
+    ran = subprocess.run(
+        [sys.executable, "-P", "-c", RUN_AT_1500, str(tmp_path / "long")],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr
+    far, near = np.array(json.loads(ran.stdout))
+    ids = torch.arange(1501)[None] % VOCAB
+    longer = tiny("gpt2", **REAL["gpt2"][1] | {"n_positions": 2048})
+    longer.load_state_dict(model.state_dict() | {name: torch.from_numpy(new)})
+    with torch.no_grad():
+        before, after = model(ids[:, :1024]).logits[0], longer(ids).logits[0]
+    np.testing.assert_allclose(near, before[900].numpy(), atol=2e-5 * float(before.abs().max()))
+    np.testing.assert_allclose(far, after[1500].numpy(), atol=2e-5 * float(after.abs().max()))
+
+
+@pytest.mark.slow
+def test_gpt2_s_own_table_can_be_stretched(tmp_path, monkeypatch):
+    monkeypatch.setattr(folder_module, "_in_fresh_process", in_this_process)
+    model, name, rows = real("gpt2")
+    model.save_pretrained(tmp_path / "gpt2")
+    inject_folder(
+        tmp_path / "gpt2", None, tmp_path / "long", extend_to=2048, extend_by="interpolation"
+    )
+    new = weights(tmp_path / "long")[name].numpy()
     np.testing.assert_array_equal(new[[0, -1]], rows[[0, -1]])  # as large as they were
     places = np.arange(2048) * 1023 / 2047
     between = np.column_stack([np.interp(places, np.arange(1024), x) for x in rows.T])

@@ -112,6 +112,20 @@ class TestAgainstTheCore:
         torch.testing.assert_close(layer(200), theirs.compute_bias(200, 200)[0], rtol=0, atol=0)
         layer.load_state_dict(theirs.relative_attention_bias.state_dict())
 
+    @pytest.mark.parametrize("e", ENCODINGS, ids=NAMES)
+    @pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int32])
+    def test_positions_of_few_bits(self, e, dtype):
+        """3 − 5 is 254 in uint8."""
+        layer, p = layer_of(e), torch.tensor([3, 5, 0])
+        assert torch.equal(layer(p.to(dtype)), layer(p))
+
+    @pytest.mark.parametrize("e", ENCODINGS, ids=NAMES)
+    def test_positions_below_0_are_as_far_apart_as_others(self, e):
+        if e.name.startswith("fire") or getattr(e, "form", "") == "keys":
+            pytest.skip("these look at the position itself")
+        p = torch.tensor([0, 4, 11])
+        torch.testing.assert_close(layer_of(e)(p - 7), layer_of(e)(p), rtol=0, atol=0)
+
     def test_causal_may_be_said(self):
         values = layer_of(ENCODINGS[0], causal=True)(5)
         ahead = torch.ones(5, 5).triu(1).bool()
@@ -334,6 +348,33 @@ class TestRefused:
             ),
             (lambda: AlibiBias([0.5])(torch.zeros(1, 2, 3)), r"give \(n,\) or \(batch, n\)"),
             (lambda: RelativeBias(np.ones((4, 1)))(torch.zeros(3)), "give whole numbers"),
+            (lambda: OffsetBias(np.ones((1, 9)))(torch.zeros(3)), "give whole numbers"),
+            (lambda: GramBias(np.ones((4, 1)))(torch.zeros(3)), "give whole numbers"),
+            (lambda: GramBias(np.ones((4, 1)))(torch.tensor([0, -1])), "position -1 came"),
+            (
+                lambda: fold_bias(np.ones((4, 1)))(
+                    *[torch.ones(1, 1, 2, 3)] * 2, torch.arange(-1, 1)
+                ),
+                "position -1 came",
+            ),
+            (lambda: AlibiBias([0.5])(torch.ones(3).bool()), "give numbers, of a mask"),
+            (lambda: AlibiBias([0.5])(torch.ones(3).cfloat()), "give numbers"),
+            (lambda: AlibiBias([0.5])(torch.tensor([0, torch.nan])), "NaN or infinity"),
+            (lambda: AlibiBias([0.5])(-3), "positions=-3 came; give how many"),
+            (lambda: AlibiBias([0.5])(2.5), "positions=2.5 came; give how many"),
+            (lambda: AlibiBias([0.5])(True), "positions=True came; give how many"),
+            (
+                lambda: AlibiBias([0.5])(torch.zeros(2, 3), torch.zeros(3, 3)),
+                "2 texts of queries came with 3 of keys",
+            ),
+            (
+                lambda: AlibiBias([0.5])(torch.zeros(3), torch.zeros(3, device="meta")),
+                "came on meta for what is on cpu",
+            ),
+            (
+                lambda: RelativeBias(np.ones((4, 1)))(torch.arange(3, device="meta")),
+                "came on meta for what is on cpu",
+            ),
         ],
     )
     def test_numbers(self, make, message):

@@ -109,6 +109,19 @@ class TestAgainstTheCore:
         x = normal(3, 16).float()
         close(RotaryEmbedding.from_encoding(e).rotate(x, torch.tensor(p)), e.rotate(x.numpy(), p))
 
+    def test_positions_below_0_turn_backwards(self):
+        """By the numbers: what is turned by −p and then by p is as it was."""
+        layer, x = RotaryEmbedding([1.0, 0.3]).double(), normal(3, 4)
+        p = torch.tensor([1, 40, 7])
+        torch.testing.assert_close(layer.rotate(layer.rotate(x, -p), p), x)
+
+    @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+    def test_positions_of_few_bits(self, dtype):
+        """100 + 100 is no number of int8."""
+        layer, p = RotaryEmbedding([1.0, 0.3], offset=100), torch.tensor([0, 5, 100])
+        x = normal(3, 4).float()
+        assert torch.equal(layer.rotate(x, p.to(dtype)), layer.rotate(x, p))
+
     @pytest.mark.parametrize("spec", ["rope-2d:dim=16", "mrope:dim=16", "mrope:dim=16,axes=2"])
     def test_axes(self, spec):
         e = make_encoding(spec)
@@ -208,6 +221,13 @@ class TestSurvives:
         wanted = torch.from_numpy(e.rotate(x.double().numpy(), np.arange(300)))
         # one rounding, at the end: float32 ahead of it may tip a tie
         assert float((q.double() - wanted).abs().max()) <= 4 * torch.finfo(dtype).eps + 1e-14
+
+    def test_autocast_takes_nothing_from_the_angles(self):
+        layer, x = RotaryEmbedding(make_encoding("rope:dim=32").inv_freq), normal(700, 32).float()
+        exact = layer.rotate(x)
+        with torch.autocast("cpu", torch.bfloat16):
+            assert torch.equal(RotaryEmbedding(layer.inv_freq.numpy()).rotate(x), exact)
+            assert {y.dtype for y in layer.cos_sin(torch.arange(9))} == {torch.float32}
 
     def test_numbers_of_its_own_that_were_rounded_change_nothing(self):
         θ = make_encoding("rope:dim=32").inv_freq
@@ -356,6 +376,26 @@ class TestRefused:
     def test_inputs(self, shape, positions, message):
         with pytest.raises(PosgeomError, match=message):
             RotaryEmbedding([1.0, 0.1]).rotate(torch.zeros(shape), positions)
+
+    @pytest.mark.parametrize(
+        ("positions", "message"),
+        [
+            (torch.ones(3).bool(), r"torch\.bool; give numbers, of a mask padded_positions"),
+            (torch.zeros(3).cfloat(), "complex64; give numbers"),
+            (torch.tensor([0, torch.nan, 1]), "NaN or infinity"),
+            (torch.tensor([0, torch.inf, 1]), "NaN or infinity"),
+            (torch.zeros(3, device="meta"), r"came on meta for what is on cpu; give .*'cpu'"),
+        ],
+    )
+    def test_positions_that_are_none(self, positions, message):
+        with pytest.raises(PosgeomError, match=message):
+            RotaryEmbedding([1.0, 0.1]).rotate(torch.zeros(2, 3, 4), positions)
+
+    @pytest.mark.parametrize("shape", [(4,), (4, 1), (4, 3), (2, 4, 1)])
+    def test_positions_of_other_axes(self, shape):
+        layer = RotaryEmbedding.from_encoding(make_encoding("rope-2d:dim=8"))
+        with pytest.raises(PosgeomError, match=r"give \(…, length, 2\), one for each axis"):
+            layer.rotate(torch.zeros(2, 1, 4, 8), torch.zeros(shape))
 
     def test_a_grid_needs_its_positions(self):
         layer = RotaryEmbedding.from_encoding(make_encoding("rope-2d:dim=8"))

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import shutil
 
 import numpy as np
 import pytest
@@ -113,8 +114,6 @@ class TestNumbers:
     def test_offset_is_the_row_of_position_0(self):
         layer, x = TablePositionalEncoding(A @ B.T, offset=2), torch.zeros(10, 8)
         torch.testing.assert_close(layer(x), layer.weight[2:])
-        padding = layer(torch.zeros(1, 8), torch.tensor([-1]))
-        torch.testing.assert_close(padding[0], layer.weight[1])
         with pytest.raises(PosgeomError, match="position 10 came, the table knows 0 to 9"):
             layer(torch.zeros(11, 8))
 
@@ -130,6 +129,43 @@ class TestPastTheEnd:
             layer(torch.zeros(2, 2, 8), torch.tensor([[0, 11], [12, 40]]))
         with pytest.raises(PosgeomError, match="position -1 came"):
             layer(torch.zeros(1, 1, 8), torch.tensor([-1]))
+
+    @pytest.mark.parametrize("below", [-1, -2, -3, -10, -(2**40)])
+    @pytest.mark.parametrize("offset", [0, 2])
+    @pytest.mark.parametrize("dtype", [torch.int64, torch.int32])
+    def test_below_0_there_is_no_row(self, below, offset, dtype):
+        """Not the padding's, which stands before that of position 0, nor one from the end."""
+        if dtype == torch.int32 and below < -(2**31):
+            pytest.skip("no such number in 32 bits")
+        layer = TablePositionalEncoding(A @ B.T, offset=offset)
+        p = torch.tensor([[0, 1], [2, below]], dtype=dtype)
+        with pytest.raises(PosgeomError, match=f"position {below} came, the table knows 0 to"):
+            layer(torch.zeros(2, 2, 8), p)
+
+    def test_a_hidden_padding_row_is_read_by_no_position(self):
+        """Its numbers may be anything."""
+        rows = A @ B.T
+        rows[:2] = 1e30
+        layer = TablePositionalEncoding(rows, offset=2, trainable=False)
+        assert float(layer(torch.zeros(10, 8), torch.arange(10)).abs().max()) < 1e3
+
+    @pytest.mark.slow
+    @pytest.mark.filterwarnings("ignore:`torch.jit.script_method:DeprecationWarning")  # inductor's
+    @pytest.mark.parametrize("backend", ["eager", "inductor"])
+    def test_compiled_code_stops_below_0(self, backend):
+        """Where a generated kernel would count a negative index from the end of the table."""
+        if backend == "inductor" and not shutil.which("g++"):
+            pytest.skip("inductor needs a compiler")
+        left_out = {"positions": [0, 1, 3, 4, 7, 8, 9, 10, 11, 12, 13, 14]}
+        for options in ({"offset": 2}, {}, left_out):
+            torch._dynamo.reset()
+            layer = TablePositionalEncoding(A @ B.T, trainable=False, **options)
+            compiled = torch.compile(layer, backend=backend, fullgraph=True)
+            x, known = torch.zeros(1, 2, 8), torch.tensor([1, 3])
+            torch.testing.assert_close(compiled(x, known), layer(x, known))
+            for missing in (-1, -2, 40, *([2] if "positions" in options else ())):
+                with pytest.raises((IndexError, RuntimeError), match=r"out of (range|bounds)"):
+                    compiled(x, torch.tensor([0, missing]))
 
     @pytest.mark.slow
     @both
@@ -179,6 +215,39 @@ class TestPositions:
         assert packed_positions(torch.tensor(numbers)).tolist() == wanted.tolist()
         both = packed_positions(torch.tensor(np.stack([numbers, numbers * 0])))
         assert both.tolist() == [wanted.tolist(), list(range(len(numbers)))]
+
+    @pytest.mark.parametrize(
+        "mask", [torch.tensor([[0.0, -torch.inf]]), torch.tensor([[0, 2]]), torch.ones(1, 1, 2, 2)]
+    )
+    def test_masks_that_are_none(self, mask):
+        with pytest.raises(PosgeomError, match="a mask came"):
+            padded_positions(mask)
+
+    @pytest.mark.parametrize(
+        "documents", [torch.tensor([0.0, torch.nan]), torch.tensor(3), torch.zeros(2).cfloat()]
+    )
+    def test_documents_without_numbers(self, documents):
+        with pytest.raises(PosgeomError, match="give the whole number of its document"):
+            packed_positions(documents)
+
+    @both
+    @pytest.mark.parametrize("dtype", [torch.float32, torch.bool, torch.complex64])
+    def test_of_a_kind_that_numbers_no_row(self, kind, dtype):
+        with pytest.raises(PosgeomError, match="give whole numbers"):
+            layers()[kind](torch.zeros(1, 3, 8), torch.zeros(3, dtype=dtype))
+
+    @both
+    @pytest.mark.parametrize("dtype", [torch.uint8, torch.int8, torch.int16, torch.int32])
+    def test_of_few_bits(self, kind, dtype):
+        layer, p = layers()[kind], torch.tensor([0, 5, 11])
+        x = torch.zeros(3, 8)
+        assert torch.equal(layer(x, p.to(dtype)), layer(x, p))
+
+    @both
+    def test_on_another_device(self, kind):
+        p = torch.zeros(3, dtype=torch.int64, device="meta")
+        with pytest.raises(PosgeomError, match=r"came on meta for .* cpu; give positions\.to"):
+            layers()[kind](torch.zeros(2, 3, 8), p)
 
     @both
     @pytest.mark.parametrize(

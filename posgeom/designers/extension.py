@@ -182,7 +182,8 @@ def _gower_settled(squared: FloatArray, new: FloatArray, X: FloatArray) -> Float
 
 def harmonic_rows(form: Harmonic, old: IntArray, new: IntArray, X: FloatArray) -> FloatArray:
     """Rows of new positions (m,) by Gower's formula, from X (n, r) of the old ones (n,)."""
-    among, between = (form.squared(np.abs(t[:, None] - old[None, :])) for t in (old, new))
+    squared = form.squared(np.arange(max(old.max(), new.max()) + 1))  # once an offset, not a pair
+    among, between = (squared[np.abs(t[:, None] - old[None, :])] for t in (old, new))
     return gower(among, between, X)
 
 

@@ -9,6 +9,9 @@ Where each format keeps the passport:
     torch         a state_dict, for torch.load(…, weights_only=True); key `passport`, bytes as uint8
     hf-config     keys of a config.json; the passport under "posgeom", which models pass over
     json          tensors as lists under "tensors", the passport under "passport"
+
+In each it has the `sha256` of the numbers and of itself, by which read_emission knows a file that
+was changed.
 """
 
 import csv
@@ -42,7 +45,7 @@ def export(
     contents = {out: FORMATS[format](emission)}
     if format == "npy":
         beside = check_out_file(out.with_name(out.name + ".json"), force=force)
-        contents[beside] = (header(emission.passport) + "\n").encode()
+        contents[beside] = (header(emission.sealed) + "\n").encode()
     try:
         out.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=f".{out.name}.", dir=out.parent) as partial:
@@ -60,12 +63,14 @@ def export(
 def _safetensors(emission: Emission) -> bytes:
     from safetensors.numpy import save
 
+    # it writes the bytes under a view, whatever its strides
+    tensors = {name: np.ascontiguousarray(x) for name, x in emission.tensors.items()}
     # one text under one key: safetensors keeps several in no fixed order
-    return save(emission.tensors, metadata={"posgeom": header(emission.passport)})
+    return save(tensors, metadata={"posgeom": header(emission.sealed)})
 
 
 def _npz(emission: Emission) -> bytes:
-    passport = np.frombuffer(header(emission.passport).encode(), dtype=np.uint8)
+    passport = np.frombuffer(header(emission.sealed).encode(), dtype=np.uint8)
     out = io.BytesIO()
     np.savez(out, allow_pickle=False, passport=passport, **emission.tensors)
     return out.getvalue()
@@ -90,7 +95,7 @@ def _csv(emission: Emission) -> bytes:
     name, index = labels.get(emission.main, ("row", np.arange(len(rows))))
     columns = [emission.main] if main.ndim == 1 else [str(k) for k in range(rows.shape[1])]
     out = io.StringIO()
-    out.write(f"# {header(emission.passport)}\n")
+    out.write(f"# {header(emission.sealed)}\n")
     table = csv.writer(out, lineterminator="\n")
     table.writerow([name, *columns])
     for at, row in zip(index, rows, strict=True):
@@ -106,7 +111,7 @@ def _torch(emission: Emission) -> bytes:
             f"--format torch needs PyTorch, which cannot be loaded ({error}); install "
             "posgeom[torch], or take --format safetensors"
         ) from error
-    passport = np.frombuffer(header(emission.passport).encode(), dtype=np.uint8)
+    passport = np.frombuffer(header(emission.sealed).encode(), dtype=np.uint8)
     arrays = {**emission.tensors, "passport": passport}
     out = io.BytesIO()
     torch.save({name: torch.from_numpy(array.copy()) for name, array in arrays.items()}, out)
@@ -114,12 +119,12 @@ def _torch(emission: Emission) -> bytes:
 
 
 def _hf_config(emission: Emission) -> bytes:
-    return _json_text(hf_config(emission.encoding) | {"posgeom": emission.passport})
+    return _json_text(hf_config(emission.encoding) | {"posgeom": emission.sealed})
 
 
 def _json(emission: Emission) -> bytes:
     lists = {name: array.tolist() for name, array in emission.tensors.items()}
-    return _json_text({"passport": emission.passport, "tensors": lists})
+    return _json_text({"passport": emission.sealed, "tensors": lists})
 
 
 def _json_text(value: dict[str, Any]) -> bytes:

@@ -14,6 +14,7 @@ from posgeom.encodings import (
     Shaw,
     T5Bias,
     TableEncoding,
+    XPos,
 )
 from posgeom.errors import PosgeomError
 
@@ -26,7 +27,8 @@ def tensors_of(encoding: Encoding, n: int) -> Tensors:
     tables    `table` (n, d) float32; `positions` (n,) beside it where row i is not position i.
               One that is a rule gives its rows 0..n−1
     rotary    `inv_freq` (pairs,) float64, radians a position; `pair_axes` (pairs,) on a grid.
-              Scalings that follow the length: those up to the trained length
+              Scalings that follow the length: those up to the trained length.  xPos: `decay`
+              (pairs,) beside them, what a query gains and a key loses with each position
     ALiBi     `slopes` (heads,) float64
     T5        `bias_table` (buckets, heads) float32, as `relative_attention_bias.weight`
     Shaw      `vectors` (2k + 1, d) float32
@@ -55,7 +57,8 @@ def _tensors(encoding: Encoding, n: int) -> Tensors:
         return {"table": as_float32(encoding.table(np.arange(n)))}
     if isinstance(encoding, Rotary):
         axes = {"pair_axes": encoding.pair_axes} if encoding.n_axes > 1 else {}
-        return {"inv_freq": encoding.inv_freq, **axes}
+        decay = {"decay": encoding.decay} if isinstance(encoding, XPos) else {}
+        return {"inv_freq": encoding.inv_freq, **axes, **decay}
     if isinstance(encoding, Alibi):
         return {"slopes": encoding.slopes}
     if isinstance(encoding, T5Bias):

@@ -29,8 +29,8 @@ def hf_config(encoding: Encoding) -> dict[str, Any]:
         return _alibi(encoding)
     if not isinstance(encoding, Rope) or encoding.n_axes > 1:
         raise PosgeomError(
-            f"{encoding.name} is not said by a config.json: that holds for rotary encodings of "
-            "one axis and ALiBi; use --format safetensors, or `posgeom inject`"
+            f"{encoding.name} is not said by a config.json: that holds for RoPE of one axis, "
+            "without xPos's decay, and ALiBi; use --format safetensors, or `posgeom inject`"
         )
     rope = rope_parameters(encoding, encoding.base)
     if encoding.rotated != encoding.dim:

@@ -1,13 +1,13 @@
 """encoding.safetensors: the encoding as tensors, with what it is in the header."""
 
 import json
-import os
 from dataclasses import asdict
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from posgeom.designers import LowRank
 from posgeom.designers.extension import Extension
@@ -26,7 +26,7 @@ def write_tensors(design: "Design", file: str | PathLike[str]) -> None:
     the rows before constraints.  The header holds one text of JSON under "posgeom": safetensors
     keeps several in no fixed order, and equal designs shall give equal bytes.
     """
-    from safetensors.numpy import save_file
+    from safetensors.numpy import save
 
     about = {
         "family": design.table_family,
@@ -53,34 +53,45 @@ def write_tensors(design: "Design", file: str | PathLike[str]) -> None:
         }
         tensors |= {"A_made": design.low_rank.A, "B_made": design.low_rank.B}
         tensors |= {"A_extended": extension.A}
-    save_file(
+    content = save(
         {name: np.ascontiguousarray(tensor) for name, tensor in tensors.items()},
-        file,
         metadata={"posgeom": json.dumps(about, sort_keys=True)},
     )
-    mask = os.umask(0)
-    os.umask(mask)
-    Path(file).chmod(0o666 & ~mask)  # safetensors makes files for their owner alone
+    Path(file).write_bytes(content)  # save_file makes files for their owner alone
 
 
 def read_tensors(file: str | PathLike[str]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What an encoding.safetensors holds: `low_rank`, `extended` and `extension` of a design.
 
-    And what its header says.  Raises PosgeomError for a file that holds none.
+    And what its header says.  Raises PosgeomError for a file that holds none, for factors that do
+    not match, and for NaN and infinity.
     """
     from safetensors import safe_open
 
     try:
         with safe_open(file, framework="np") as tensors:
             about = json.loads(tensors.metadata()["posgeom"])
-            get = tensors.get_tensor
-            made = LowRank(A=get("A"), B=get("B"))
+            held = {name: tensors.get_tensor(name) for name in tensors.keys()}  # noqa: SIM118
+            _check_finite(held)
+            made = _factors(held["A"], held["B"])
             if "methods" not in about:
                 return {"low_rank": made}, about
             unknown = {"value": float("nan")}
             held_out = {k: Estimate(**unknown | v) for k, v in about["held_out"].items()}
-            extension = Extension(get("A_extended"), tuple(about["methods"]), held_out)
-            first = LowRank(A=get("A_made"), B=get("B_made"))
+            extension = Extension(held["A_extended"], tuple(about["methods"]), held_out)
+            first = _factors(held["A_made"], held["B_made"])
             return {"low_rank": first, "extended": made, "extension": extension}, about
     except Exception as error:  # the format's own exceptions, and keys that are not there
         raise PosgeomError(f"{file} holds no posgeom encoding: {error}") from error
+
+
+def _check_finite(tensors: dict[str, NDArray[Any]]) -> None:
+    for name, x in tensors.items():
+        if not np.isfinite(x).all():
+            raise ValueError(f"{name} holds NaN or infinity")
+
+
+def _factors(A: NDArray[Any], B: NDArray[Any]) -> LowRank:
+    if not (A.ndim == B.ndim == 2 and A.shape[1] == B.shape[1] and A.size and B.size):
+        raise ValueError(f"A {A.shape} and B {B.shape} are not (n, r) and (d, r), of one rank r")
+    return LowRank(A=A, B=B)

@@ -14,7 +14,7 @@ from posgeom.encodings import Alibi, BiasEncoding, Fire, Kerple, T5Bias, t5_buck
 from posgeom.encodings.bias import per_head
 from posgeom.errors import PosgeomError
 from posgeom.torch.numbers import KeepsConstants, hold, matrix
-from posgeom.torch.positions import can_look, check_whole
+from posgeom.torch.positions import can_look, check_device, check_whole, numbers
 
 
 class AttentionBias(KeepsConstants):
@@ -64,22 +64,34 @@ class AttentionBias(KeepsConstants):
         """The bias, (heads, q, k), or (batch, heads, q, k) for positions (batch, length).
 
         A number n stands for positions 0..n−1.  k_positions: by default those of the queries.
+        Those below 0 differ from others as any do; a table by position, as in GramBias, refuses
+        them.  Raises PosgeomError for another shape or device, for masks, NaN and infinity.
         """
         i = self._positions(q_positions)
         j = i if k_positions is None else self._positions(k_positions)
+        check_device(j, i)
+        if i.ndim == j.ndim == 2 and len(i) != len(j) and 1 not in (len(i), len(j)):
+            raise PosgeomError(
+                f"{len(i)} texts of queries came with {len(j)} of keys; give as many"
+            )
         with torch.autocast(i.device.type, enabled=False):  # which would take products in 16 bits
             values = self.values(i, j)
         return values.masked_fill(offsets(i, j) < 0, -torch.inf) if self.causal else values
 
     def _positions(self, positions: int | Tensor) -> Tensor:
+        held = dict(self.named_parameters()) | dict(self.named_buffers())
+        tables = [x for name, x in held.items() if name not in self._constants]
         if isinstance(positions, Tensor):
             if positions.ndim not in (1, 2):
                 raise PosgeomError(
                     f"positions came of shape {tuple(positions.shape)}; give (n,) or (batch, n)"
                 )
-            return positions
-        numbers = next((x for x in (*self.parameters(), *self.buffers())), None)
-        return torch.arange(positions, device=None if numbers is None else numbers.device)
+            for table in tables[:1]:  # constants come along to any device
+                check_device(positions, table)
+            return numbers(positions)
+        if isinstance(positions, float | bool) or positions < 0:
+            raise PosgeomError(f"positions={positions} came; give how many, or a tensor of them")
+        return torch.arange(positions, device=next((x.device for x in held.values()), None))
 
 
 class AlibiBias(AttentionBias):

@@ -12,7 +12,7 @@ from posgeom.encodings import MRope, Rope, Rotary, XPos
 from posgeom.encodings.pairing import pair_slots
 from posgeom.errors import PosgeomError
 from posgeom.torch.numbers import NO_PLACE, KeepsConstants
-from posgeom.torch.positions import check_positions
+from posgeom.torch.positions import check_positions, numbers
 
 
 class RotaryEmbedding(KeepsConstants):
@@ -120,11 +120,12 @@ class RotaryEmbedding(KeepsConstants):
         """x (batch, heads, length, dim), or (…, length, dim), turned, in its own dtype.
 
         positions  (length,) or (batch, length), by default 0..length−1; with a last axis of their
-                   own where pairs follow several
+                   own where pairs follow several.  Below 0 and fractions are angles as others
         length     of the whole sequence, by default the last position + 1; only frequencies that
                    follow the length look at it
 
-        Raises PosgeomError for another width or shape, and for a grid without positions.
+        Raises PosgeomError for another width, shape or device, for masks, NaN and infinity, and for
+        a grid without positions.
         """
         if x.ndim < 2 or x.shape[-1] != self.dim:
             raise PosgeomError(f"x came of shape {tuple(x.shape)}; give (…, length, {self.dim})")
@@ -133,8 +134,7 @@ class RotaryEmbedding(KeepsConstants):
             cos, sin = self._implied(x.shape[-2], x.device, dtype, length)
         else:
             batch = x.shape[0] if x.ndim == 4 else None
-            flat = positions if self.pair_axes is None else positions[..., 0]
-            check_positions(flat, x.shape[-2], batch)
+            check_positions(self._on_one_axis(positions), x, x.shape[-2], batch)
             cos, sin = (y.to(dtype) for y in self._cos_sin(positions, length))
         if cos.ndim == 3:
             cos, sin = cos[:, None], sin[:, None]  # the same for all heads
@@ -143,6 +143,18 @@ class RotaryEmbedding(KeepsConstants):
         a, b = x[..., first].to(dtype), x[..., second].to(dtype)
         turned[..., first], turned[..., second] = a * cos - b * sin, a * sin + b * cos
         return turned.to(x.dtype)
+
+    def _on_one_axis(self, positions: Tensor) -> Tensor:
+        """Positions along the first axis; PosgeomError unless there are as many as pairs follow."""
+        if self.pair_axes is None:
+            return positions
+        axes = 1 + max(self.pair_axes)
+        if positions.ndim < 2 or positions.shape[-1] != axes:
+            raise PosgeomError(
+                f"positions came of shape {tuple(positions.shape)}; give (…, length, {axes}), "
+                "one for each axis"
+            )
+        return positions[..., 0]
 
     def cos_sin(
         self, positions: Tensor, *, length: int | Tensor | None = None
@@ -166,7 +178,7 @@ class RotaryEmbedding(KeepsConstants):
         return θ
 
     def _cos_sin(self, positions: Tensor, length: int | Tensor | None) -> tuple[Tensor, Tensor]:
-        p = positions + self.offset
+        p = numbers(positions) + self.offset
         if length is None and self.follows_length:
             length = p.amax().floor() + 1 if p.is_floating_point() else p.amax() + 1
         p = p[..., None] if self.pair_axes is None else p[..., self.pair_axes]

@@ -9,8 +9,6 @@ from torch.nn import functional as F
 from posgeom.errors import PosgeomError
 from posgeom.torch.positions import can_look, check_positions, check_whole
 
-MISSING = -1
-
 
 class RowLookup(nn.Module):
     """From positions to rows 0..n−1.
@@ -19,8 +17,9 @@ class RowLookup(nn.Module):
     positions  (n,) the position of each row where some have none, whole and different
     offset     added to every position first: a table whose row 2 is that of position 0 has 2
 
-    A position without a row is refused with its number.  Compiled code cannot look at numbers;
-    there the table's own look-up stops with an error of torch, or an assertion on the device.
+    A position without a row is refused with its number; one below 0 has none, whatever rows lie
+    before that of position 0.  Compiled code cannot look at numbers; there the table's own look-up
+    stops with an error of torch, or an assertion on the device.
     """
 
     index: Tensor | None
@@ -37,18 +36,22 @@ class RowLookup(nn.Module):
         if known.min() < 0 or len(np.unique(known)) < n:
             raise PosgeomError("positions hold a number twice or below 0; give each row its own")
         self.limit = int(known.max()) + 1
+        self.missing = n  # past the end of the table, for compiled code to stop at
         self.register_buffer("index", None)
         if not np.array_equal(known, np.arange(n)):
-            row_of = np.full(self.limit, MISSING)
+            row_of = np.full(self.limit, self.missing)
             row_of[known] = np.arange(n)
             self.index = torch.as_tensor(row_of)
 
     def forward(self, positions: Tensor) -> Tensor:
         """The row of each position: int64 of the same shape."""
         check_whole(positions)
-        at = positions.to(torch.int64) + self.offset
+        p = positions.to(torch.int64)
+        at = p + self.offset
         if can_look(at):
-            self._check(positions, at)
+            self._check(p, at)
+        # past the end of every table, where a negative index might count from its end
+        at = at.masked_fill(p < 0, self.limit)
         return at if self.index is None else F.embedding(at, self.index[:, None])[..., 0]
 
     def of_sequence(self, x: Tensor, positions: Tensor | None, batch: int | None) -> Tensor:
@@ -58,7 +61,7 @@ class RowLookup(nn.Module):
         """
         length = x.shape[-2]
         if positions is not None:
-            check_positions(positions, length, batch)
+            check_positions(positions, x, length, batch)
             return self(positions)
         if length + self.offset > self.limit:  # told in compiled code too: lengths are no tensors
             raise self._past_end(self.limit - self.offset)
@@ -67,11 +70,11 @@ class RowLookup(nn.Module):
         return p + self.offset if self.index is None else self(p)
 
     def _check(self, positions: Tensor, at: Tensor) -> None:
-        outside = (at < 0) | (at >= self.limit)
+        outside = (positions < 0) | (at >= self.limit)
         if bool(outside.any()):
             raise self._past_end(int(positions[outside][0]))
-        if self.index is not None and bool((self.index[at] == MISSING).any()):
-            missing = int(positions[self.index[at] == MISSING][0])
+        if self.index is not None and bool((self.index[at] == self.missing).any()):
+            missing = int(positions[self.index[at] == self.missing][0])
             raise PosgeomError(
                 f"position {missing} came, which has no row: the design left it out; design "
                 "again with documents that have this position"

@@ -22,6 +22,7 @@ from posgeom.atomic import check_out, written_folder
 from posgeom.encodings import Encoding
 from posgeom.encodings.config import LENGTH_KEYS
 from posgeom.encodings.config_values import whole
+from posgeom.encodings.weights import tensors_of
 from posgeom.errors import PosgeomError
 from posgeom.transformers import reload
 from posgeom.transformers.inject import Injection, injection
@@ -69,13 +70,16 @@ def inject_folder(
     out: str | PathLike[str],
     *,
     extend_to: int | None = None,
+    extend_by: str | None = None,
     scale: Scale = "match",
     passport: dict[str, Any] | None = None,
     force: bool = False,
 ) -> Injected:
     """Write the model of a folder with another encoding to `out`; see inject.
 
-    encoding   None: the model's own table, stretched to `extend_to` by linear interpolation
+    encoding   None: the model's own table with a tail that reaches to `extend_to`
+    extend_by  how that tail is made, see with_tail: by default "harmonic", after which the model's
+               own rows are as they were
     passport   where the encoding is from; written to posgeom.json of the folder
     force      replace an earlier injection
 
@@ -91,14 +95,18 @@ def inject_folder(
     with quiet():
         model, unfit = _load(source)
         before, config = reload.digests(model), model.config.to_dict()
-        stretched: tuple[str, ...] = ()
+        how: dict[str, Any] = {}
         if encoding is None:
-            encoding, how = _own_table(source, extend_to)
+            encoding, how = _own_table(source, extend_to, extend_by)
             passport = {"encoding": encoding.name} | how
-            stretched = ("its own rows are interpolated, and all but the first and the last move",)
-            scale = "own" if scale == "match" else scale  # they are as large as they shall be
+            if scale not in ("match", "own"):
+                raise PosgeomError(
+                    f"--scale {scale} came without a RUN: the model's own rows keep their size; "
+                    "leave it out"
+                )
+            scale = "own"
         done = injection(model, encoding, extend_to=extend_to, scale=scale)
-        done = replace(done, said=(*done.said, *stretched))
+        done = replace(done, said=(*done.said, *_of_the_tail(how)))
         inputs = _inputs(done.model, extend_to)
         here = reload.outputs(done.model.eval(), inputs)
         with written_folder(out, names, MARK, force=force) as folder:
@@ -146,6 +154,7 @@ def quiet() -> Iterator[None]:
 def _load(source: Path) -> tuple[Any, dict[str, list[str]]]:
     if not (source / "config.json").is_file():
         raise PosgeomError(f"{source} has no config.json; give the folder of a model")
+    tensors_of(source)  # which refuses pickles: older torch runs what is in them, weights_only too
     try:
         model, unfit = reload.load(source)
     except Exception as error:  # OSError, ValueError, the format's own: all mean the same here
@@ -158,18 +167,48 @@ def _load(source: Path) -> tuple[Any, dict[str, list[str]]]:
     return model, unfit
 
 
-def _own_table(source: Path, extend_to: int | None) -> tuple[Encoding, dict[str, Any]]:
-    from posgeom.emit.emission import extended_table
+def _own_table(
+    source: Path, extend_to: int | None, extend_by: str | None
+) -> tuple[Encoding, dict[str, Any]]:
+    from posgeom.emit.tail import with_tail
     from posgeom.encodings import LearnedTable
     from posgeom.passport import open_model
 
-    own = open_model(source).found[0].encoding
+    found = open_model(source).found
+    own = found[0].encoding
+    tables = [f.tensor or "?" for f in found if isinstance(f.encoding, LearnedTable)]
+    if len(tables) > 1:
+        raise PosgeomError(
+            f"{source} has {len(tables)} tables, of {' and '.join(tables)}, "
+            "which differ; give a RUN or a FILE that replaces both"
+        )
     if extend_to is None or not isinstance(own, LearnedTable):
         raise PosgeomError(
             f"no run came to take an encoding from; give one, or --extend M for a model with a "
             f"learned table ({source} has {own.family})"
         )
-    return extended_table(own, extend_to)
+    return with_tail(own, extend_to, extend_by)
+
+
+def _of_the_tail(how: dict[str, Any]) -> Iterator[str]:
+    """What a reader should know of the model's own table carried on, see with_tail."""
+    if "extended" not in how:
+        return
+    about = how["extended"]
+    if "interpolation" in about["methods"]:
+        yield "its own rows are interpolated, and all but the first and the last move"
+    else:
+        yield (
+            f"its own {about['from']:,} rows are as they were; those past them follow by the "
+            "harmonic form of their distances"
+        )
+    if costs := about["held_out"]:
+        ways = (way for way in ("harmonic", "interpolation") if way in costs)
+        each = ", ".join(f"{costs[way]:.3f} by {way}" for way in ways)
+        yield (
+            "with the last half of its rows hidden and carried to, the stress over pairs with "
+            f"such a row is {each} (0 is exact); --extend-by takes the other way"
+        )
 
 
 def _inputs(model: Any, extend_to: int | None) -> dict[str, list[list[int]]]:
@@ -252,7 +291,9 @@ def _carry(source: Path, folder: Path, extend_to: int | None) -> None:
             continue
         if path.is_dir():
             shutil.copytree(path, folder / path.name, ignore=shutil.ignore_patterns(*_patterns()))
-        elif path.suffix not in WEIGHTS and not path.name.endswith(".index.json"):
+        elif path.suffix in WEIGHTS or path.name.endswith(".index.json"):
+            continue
+        elif path.is_file():  # a link may lead to a device, which has no end
             shutil.copy(path, folder / path.name)
     settings = folder / "tokenizer_config.json"
     if extend_to is None or not settings.is_file():

@@ -47,8 +47,9 @@ def inject(
 ) -> Any:
     """The model with the encoding in the place of its own; the same object unless it grows.
 
-    tables     go into the learned table (GPT-2, BERT, MiniLM, RoBERTa, OPT and their kin), in
-               place; rows before that of position 0, the padding's, stay as they are
+    tables     go into the learned table (GPT-2, BERT, MiniLM, RoBERTa, OPT, CLIP's text half and
+               their kin), in place, BART's into that of its encoder and of its decoder; rows
+               before that of position 0, the padding's, stay as they are
     rotary     goes into the config (Llama, Mistral, Qwen and their kin), as one base or as LongRoPE
                factors, and the modules are made again from it, so that `save_pretrained` writes
                what plain `transformers` reads
@@ -66,8 +67,9 @@ def inject(
                since its moments are those of the old one, and where it holds any tensor of a model
                that is made anew; make it afterwards
 
-    Rotary frequencies are buffers that `model.to(torch.bfloat16)` rounds, whoever made them: load
-    with `dtype=torch.bfloat16` to keep them float32.
+    Frequencies stay float32 when the model is cast, as by `model.to(torch.bfloat16)`.  Those of a
+    saved model that is loaded again are `transformers`' own buffers, which a cast rounds (by up to
+    0.4%), whoever made them: load with `dtype=torch.bfloat16`, which keeps them float32.
 
     Raises PosgeomError where the model has no place for such an encoding, and where positions,
     dimensions or heads do not match: what came, what the model has, what to design.
@@ -101,8 +103,8 @@ def injection(
         said = replace_frequencies(model, encoding, own, extend_to)
         return Injection(model, wanted=(encoding.inv_freq, encoding.attention_factor), said=said)
     if isinstance(encoding, TableEncoding) and isinstance(own, LearnedPositions):
-        grown, name, said = replace_table(model, encoding, own, extend_to, scale, held)
-        return Injection(grown, changed=(name,), said=said)
+        grown, names, said = replace_table(model, encoding, own, extend_to, scale, held)
+        return Injection(grown, changed=names, said=said)
     if extend_to is not None and isinstance(encoding, BiasEncoding):
         raise PosgeomError(f"--extend {extend_to} came, but a bias by offset has no end; leave out")
     if isinstance(encoding, Alibi) and isinstance(own, Alibi):

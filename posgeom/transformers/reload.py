@@ -18,7 +18,10 @@ POSITIONS = 64  # of which outputs are compared, at most
 
 
 def load(folder: Path) -> tuple[Any, dict[str, list[str]]]:
-    """The model of a folder, of the class that its config names, and the keys that did not fit."""
+    """The model of a folder, of the class that its config names, and the keys that did not fit.
+
+    From safetensors alone: a pickle beside them is not opened.
+    """
     config = transformers.AutoConfig.from_pretrained(
         folder, local_files_only=True, trust_remote_code=False
     )
@@ -27,7 +30,7 @@ def load(folder: Path) -> tuple[Any, dict[str, list[str]]]:
         cls = transformers.AutoModel
     kept = {} if int(transformers.__version__.partition(".")[0]) >= 5 else {"torch_dtype": "auto"}
     model, info = cls.from_pretrained(
-        folder, local_files_only=True, output_loading_info=True, **kept
+        folder, local_files_only=True, use_safetensors=True, output_loading_info=True, **kept
     )
     kinds = ("missing_keys", "unexpected_keys", "mismatched_keys")
     return model, {kind: sorted(map(str, info[kind])) for kind in kinds}

@@ -3,12 +3,14 @@
 from typing import Any
 
 import numpy as np
+import torch
 
 from posgeom.emit.hf_config import RTOL, older_spelling, rope_parameters
 from posgeom.encodings import Rope, Rotary
 from posgeom.errors import PosgeomError
 from posgeom.transformers.reload import rotary
 
+FOLLOW_LENGTH = ("dynamic", "longrope")  # which the modules compute anew from time to time
 NEWER, OLDER = ("rope_parameters",), ("rope_theta", "rope_scaling")  # version 5, version 4
 
 
@@ -43,6 +45,8 @@ def replace_frequencies(
         _write(config, rope)
         _make_again(model)
         check_frequencies(rotary(model), encoding.inv_freq, encoding.attention_factor)
+        if encoding.scaling not in FOLLOW_LENGTH:
+            _keep_float32(model)
     except BaseException:
         for key, value in before.items():
             setattr(config, key, value)
@@ -99,3 +103,23 @@ def _make_again(model: Any) -> None:
         made = type(module)(config=module.config).to(module.inv_freq.device)
         parent, _, last = name.rpartition(".")
         setattr(model.get_submodule(parent), last, made)
+
+
+def _keep_float32(model: Any) -> None:
+    """Have the rotary modules take no cast of the model: `model.to(torch.bfloat16)` and the like.
+
+    What is saved and loaded again is `transformers`' own module, which has float32 where it is
+    loaded by dtype=torch.bfloat16 and rounded frequencies where it is cast.
+    """
+    for name in rotary(model):
+        module = model.get_submodule(name)
+        module.exact_inv_freq = module.inv_freq.detach().cpu().numpy()  # which no cast touches
+        module.kept_inv_freq = (module.inv_freq,)  # a tuple, so that it is no buffer
+        module.register_forward_pre_hook(restore_frequencies)
+
+
+def restore_frequencies(module: Any, inputs: Any) -> None:
+    """Put the exact frequencies back where the buffer is no longer the one that held them."""
+    if module.inv_freq is not module.kept_inv_freq[0]:
+        exact = torch.from_numpy(module.exact_inv_freq).to(module.inv_freq.device)
+        module.inv_freq, module.kept_inv_freq = exact, (exact,)

@@ -23,15 +23,19 @@ def replace_table(
     extend_to: int | None,
     scale: Scale,
     held: frozenset[str],
-) -> tuple[Any, str, tuple[str, ...]]:
-    """The model with rows of the encoding in its table, the table's name, and what to say of it."""
-    name, parameter = table_parameter(model)
-    if name in held:
+) -> tuple[Any, tuple[str, ...], tuple[str, ...]]:
+    """The model with rows of the encoding in its table, the table's name, and what to say of it.
+
+    An encoder and a decoder both get them, each at the size of its own.
+    """
+    tables = table_parameters(model)
+    if stale := sorted(held & tables.keys()):
         raise PosgeomError(
-            f"the optimizer holds {name} and moments of its old rows; inject first, then make it"
+            f"the optimizer holds {stale[0]} and moments of its old rows; inject first, then make "
+            "it"
         )
-    offset = own.offset
-    n = len(parameter) - offset
+    offset, first = own.offset, next(iter(tables.values()))
+    n = len(first) - offset
     m = n if extend_to is None else extend_to
     if m < n:
         raise PosgeomError(f"--extend {m} came, the model has {n} positions; give {n} or more")
@@ -40,7 +44,51 @@ def replace_table(
             f"the optimizer holds {min(held)} of the shorter model, and {m} positions take a new "
             "one; inject first, then make it"
         )
-    rows = _rows(encoding, m, parameter.shape[1], n)
+    rows = _rows(encoding, m, first.shape[1], n)
+    made = {name: _scaled(encoding, rows, p, offset, scale) for name, p in tables.items()}
+    said = [f"{name}: {how}" for name, (_, how) in made.items()]
+    if offset:
+        said.append(f"the first {offset} rows, before that of position 0, are as they were")
+    short = HALF.get(first.dtype)
+    scaled, _ = next(iter(made.values()))
+    if short and (row := first_collision(scaled.double().numpy(), short)) is not None:
+        said.append(f"in {short} the row of position {row} equals an earlier one")
+    if m > n:
+        heads = {name: p[:offset].detach().cpu() for name, p in tables.items()}
+        model = longer(model, {k: torch.cat([heads[k], x]) for k, (x, _) in made.items()}, m)
+        said.append(f"the model takes {m:,} positions in place of {n:,}")
+    else:
+        with torch.no_grad():
+            for name, (scaled, _) in made.items():
+                tables[name][offset:].copy_(scaled)
+    return model, tuple(tables), tuple(said)
+
+
+def table_parameters(model: Any) -> dict[str, torch.nn.Parameter]:
+    """The learned table by its name, or that of the encoder and the decoder.
+
+    PosgeomError where there are others, such as one of words and one of pieces of an image.
+    """
+    found = {
+        name: p for name, p in model.named_parameters() if name.endswith(KNOWN_KEYS) and p.ndim == 2
+    }
+    kinds = {(name.replace("decoder.", "encoder."), p.shape) for name, p in found.items()}
+    if len(kinds) != 1:
+        raise PosgeomError(
+            f"the model has {len(found)} learned tables ({', '.join(found) or 'none'}); "
+            "one is replaced at a time, and must be the only one"
+        )
+    return found
+
+
+def _scaled(
+    encoding: TableEncoding,
+    rows: NDArray[np.float64],
+    parameter: torch.nn.Parameter,
+    offset: int,
+    scale: Scale,
+) -> tuple[torch.Tensor, str]:
+    """The rows (m, d) as one table takes them, and what to say of it."""
     old = parameter[offset:].detach().cpu().double().numpy()
     by = factor_to(rms_norm(old), rms_norm(rows), scale)
     scaled = torch.from_numpy(by * rows).to(parameter.dtype)
@@ -48,48 +96,23 @@ def replace_table(
         raise PosgeomError(
             f"{encoding.name} × {by:.3g} does not fit in {parameter.dtype}; give --scale match"
         )
-    said = [
-        f"{name}: {m:,} rows of {encoding.name} × {by:.4g}, root mean square norm "
+    return scaled, (
+        f"{len(rows):,} rows of {encoding.name} × {by:.4g}, root mean square norm "
         f"{rms_norm(by * rows):.4g} (the old rows' was {rms_norm(old):.4g})"
-    ]
-    if offset:
-        said.append(f"its first {offset} rows, before that of position 0, are as they were")
-    short = HALF.get(parameter.dtype)
-    if short and (row := first_collision(by * rows, short)) is not None:
-        said.append(f"in {short} the row of position {row} equals an earlier one")
-    if m > n:
-        model = longer(model, name, torch.cat([parameter[:offset].detach().cpu(), scaled]), m)
-        said.append(f"the model takes {m:,} positions in place of {n:,}")
-    else:
-        with torch.no_grad():
-            parameter[offset:].copy_(scaled)
-    return model, name, tuple(said)
+    )
 
 
-def table_parameter(model: Any) -> tuple[str, torch.nn.Parameter]:
-    """The name and tensor of the learned table; PosgeomError where there is not just one."""
-    found = {
-        name: p for name, p in model.named_parameters() if name.endswith(KNOWN_KEYS) and p.ndim == 2
-    }
-    if len(found) != 1:
-        raise PosgeomError(
-            f"the model has {len(found)} learned tables ({', '.join(found) or 'none'}); "
-            "one is replaced at a time, and must be the only one"
-        )
-    return next(iter(found.items()))
-
-
-def longer(model: Any, name: str, table: torch.Tensor, m: int) -> Any:
-    """A model of m positions with this table (rows, d) and else the tensors of the given one.
+def longer(model: Any, tables: dict[str, torch.Tensor], m: int) -> Any:
+    """A model of m positions with these tables (rows, d) and else the tensors of the given one.
 
     Made anew from the config: its other buffers are as long as the table.
     """
     config = deepcopy(model.config)
-    kind, rows = config.model_type, len(table)
+    kind, rows = config.model_type, len(next(iter(tables.values())))
     config.max_position_embeddings = rows if kind in AFTER_PADDING else m
     if getattr(config, "n_ctx", None) is not None:
         config.n_ctx = m
-    state = model.state_dict() | {name: table}
+    state = model.state_dict() | tables
     first = next(model.parameters())
     grown = type(model)(config).to(dtype=model.dtype)
     try:
