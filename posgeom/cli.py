@@ -13,6 +13,7 @@ import click
 from click.core import ParameterSource
 
 from posgeom.cli_emit import export_command, inject_command
+from posgeom.cli_reproduce import reproduce_command
 from posgeom.errors import PosgeomError
 from posgeom.options import (
     COUNTING,
@@ -28,6 +29,7 @@ from posgeom.options import (
     READING,
     SCORING,
     SEED,
+    wants_progress,
     with_options,
 )
 
@@ -286,11 +288,7 @@ def run_command(pipeline: str, out: str, quiet: bool, force: bool) -> None:
 
 cli.add_command(export_command)
 cli.add_command(inject_command)
-
-
-def wants_progress(quiet: bool) -> bool:
-    """Progress is for people at a terminal."""
-    return sys.stderr.isatty() and not quiet
+cli.add_command(reproduce_command)
 
 
 def say(notes: Any, quiet: bool) -> None:

@@ -1,5 +1,6 @@
 """The options that several commands share; a flag means the same everywhere."""
 
+import sys
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -216,3 +217,8 @@ def with_options(*groups: list[Any]) -> Callable[[F], F]:
         return command
 
     return decorate
+
+
+def wants_progress(quiet: bool) -> bool:
+    """Progress is for people at a terminal."""
+    return sys.stderr.isatty() and not quiet

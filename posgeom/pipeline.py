@@ -10,7 +10,7 @@ source = "python-stdlib"    # and any other keyword of the job; $NAMES of the en
 import json
 import os
 import tomllib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
 from os import PathLike
 from pathlib import Path
@@ -24,6 +24,14 @@ from posgeom.designers_report import FILES as DESIGNERS_FILES
 from posgeom.designers_report import report_designers
 from posgeom.emit import FILES
 from posgeom.errors import PosgeomError
+from posgeom.paper.corpora import FILES as CORPUS_FILES
+from posgeom.paper.corpora import reproduce_corpus
+from posgeom.paper.synthetic import FILES as SYNTHETIC_FILES
+from posgeom.paper.synthetic import reproduce_synthetic
+from posgeom.paper.theory import FILES as THEORY_FILES
+from posgeom.paper.theory import reproduce_theory
+from posgeom.paper.training.job import FILES as TRAINING_FILES
+from posgeom.paper.training.job import reproduce_training
 from posgeom.simulation import FILES as TRUTH_FILES
 from posgeom.simulation import simulate_truth
 
@@ -33,8 +41,12 @@ JOBS: dict[str, tuple[Callable[..., Any], tuple[str, ...]]] = {
     "truth": (simulate_truth, TRUTH_FILES),
     "compare": (compare, COMPARISON_FILES),
     "designers": (report_designers, DESIGNERS_FILES),
+    "paper-synthetic": (reproduce_synthetic, SYNTHETIC_FILES),
+    "paper-corpus": (reproduce_corpus, CORPUS_FILES),
+    "paper-theory": (reproduce_theory, THEORY_FILES),
+    "paper-training": (reproduce_training, TRAINING_FILES),
 }
-NEED_SOURCE = ("design", "compare", "designers")
+NEED_SOURCE = ("design", "compare", "designers", "paper-corpus")
 
 
 def run_pipeline(
@@ -43,14 +55,19 @@ def run_pipeline(
     *,
     force: bool = False,
     progress: bool = False,
+    changes: Mapping[str, Any] | None = None,
 ) -> Iterator[tuple[Path, bool]]:
     """Run the stages of a pipeline; yields each one's folder and whether it was run just now.
 
+    changes: keywords in place of the file's, for the stages whose job has them.
     A stage whose folder holds a run with the same settings is not run again, unless `force`.
     Raises PosgeomError for a file that is no pipeline, before any stage is run, and for a folder
     that holds something else.
     """
-    stages = [(stage, _target(stage, Path(file), Path(out))) for stage in read_pipeline(file)]
+    stages = [
+        (_changed(stage, changes or {}), _target(stage, Path(file), Path(out)))
+        for stage in read_pipeline(file)
+    ]
     folders = [folder for _, folder in stages]
     for i, folder in enumerate(folders, 1):
         if folder in folders[: i - 1]:
@@ -105,6 +122,12 @@ def _checked(stage: dict[str, Any], where: str) -> dict[str, Any]:
         ) from None
     kept = {k: stage[k] for k in ("job", "out", "source") if k in stage}
     return kept | values.model_dump(exclude_unset=True)
+
+
+def _changed(stage: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The stage with those changes that its job takes, checked."""
+    taken = _settings_model(JOBS[stage["job"]][0]).model_fields.keys() & changes.keys()
+    return _checked(stage | {name: changes[name] for name in taken}, f"a change of {stage['job']}")
 
 
 def _settings_model(job: Callable[..., Any]) -> Any:

@@ -56,8 +56,9 @@ class NoTorch:
 
 sys.meta_path.insert(0, NoTorch())
 import posgeom
+NEED_TORCH = ("posgeom.torch", "posgeom.transformers", "posgeom.paper.training")
 for module in pkgutil.walk_packages(posgeom.__path__, "posgeom."):
-    if not module.name.startswith(("posgeom.torch", "posgeom.transformers")):
+    if not module.name.startswith(NEED_TORCH):
         importlib.import_module(module.name)
 print(any(name.startswith("posgeom.torch") for name in sys.modules))
 """
