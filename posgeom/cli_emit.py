@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from posgeom.errors import PosgeomError
-from posgeom.options import FORCE, JSON, QUIET, with_options
+from posgeom.options import EXTEND_BY, FORCE, JSON, QUIET, with_options
 
 if TYPE_CHECKING:
     from posgeom.emit.emission import Emission
@@ -80,13 +80,7 @@ def export_command(
     help="Make the model M positions long: by the run's extension where it reaches, else as "
     "`posgeom design --extend` does; without a RUN the model's own table gets a tail.",
 )
-@click.option(
-    "--extend-by",
-    metavar="METHOD",
-    help="harmonic, the default for tables: the rows that are there stay, those past them follow "
-    "from their distances; interpolation: all rows are stretched, and move; gower: for a RUN whose "
-    "documents reach so far.",
-)
+@EXTEND_BY
 @click.option(
     "--scale",
     default="match",

@@ -141,6 +141,13 @@ SCORING = [
     DIM,
     SEED,
 ]
+EXTEND_BY = click.option(
+    "--extend-by",
+    metavar="METHOD",
+    help="gower, where documents reach so far; harmonic, by the harmonic form of the distances: "
+    "rows that are there stay; interpolation: all rows are stretched, and move.  By default "
+    "Gower's formula where positions have counts, and the harmonic form where not.",
+)
 DESIGNING = [
     click.option(
         "--family",
@@ -168,12 +175,7 @@ DESIGNING = [
         metavar="M",
         help="Carry the encoding past --positions, to M of them.",
     ),
-    click.option(
-        "--extend-by",
-        metavar="METHOD",
-        help="gower, harmonic or interpolation; by default Gower's formula where positions have "
-        "counts, and the harmonic form of the distances where not.",
-    ),
+    EXTEND_BY,
     click.option(
         "--norm",
         type=float,
