@@ -58,8 +58,13 @@ def train_wordpiece(texts: list[str], size: int) -> "Tokenizer":
 
 
 def _is_inner(character: str) -> bool:
-    """Whether a character can stand inside a word: not space, control or punctuation."""
-    return character not in string.punctuation and unicodedata.category(character)[0] not in "PZC"
+    """Whether a character can stand inside a word: not white space, and not punctuation.
+
+    Control characters can; Python counts four of them as space that Unicode does not.
+    """
+    space = character.isspace() and character not in "\x1c\x1d\x1e\x1f"
+    punctuation = character in string.punctuation or unicodedata.category(character)[0] == "P"
+    return not space and not punctuation
 
 
 def train_unigram(texts: list[str], size: int) -> "Tokenizer":

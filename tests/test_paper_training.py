@@ -15,6 +15,7 @@ from scipy.stats import spearmanr, ttest_rel
 from posgeom import estimate_geometry
 from posgeom.encodings import make_encoding
 from posgeom.errors import PosgeomError
+from posgeom.paper.page import DIGITS
 from posgeom.paper.training import sources
 from posgeom.paper.training.arms import ARMS, arms_named, scaled, starting_encoding
 from posgeom.paper.training.evidence import (
@@ -240,9 +241,10 @@ def test_a_relation_that_is_there_is_found(slope, said):
         ({"rho": 0.5, "low": -0.1, "high": 0.7, "p": 0.3}, "no relation beyond chance"),
         ({"rho": 0.5, "low": -0.1, "high": 0.7, "p": 0.01}, "tends to lower loss"),
         ({"rho": -0.5, "low": -0.7, "high": 0.1, "p": 0.01}, "tends to higher loss"),
+        ({"rho": 0.2, "low": 0.1, "high": 0.5, "p": 0.08}, "tends to lower loss"),
     ],
 )
-def test_an_interval_that_holds_0_settles_nothing(row, said):
+def test_interval_and_p_must_agree_to_settle_it(row, said):
     assert said in verdict(row)
 
 
@@ -325,6 +327,7 @@ def test_figures_show_the_numbers():
 # -- the committed result -------------------------------------------------------------------------
 
 COMMITTED = Path(__file__).parents[1] / "reports" / "paper" / "training"
+WRITTEN = 10.0 ** (1 - DIGITS)  # a unit in the last digit that numbers of 1 to 10 are written with
 
 
 @pytest.mark.skipif(not COMMITTED.is_dir(), reason="no committed run of the training part")
@@ -336,18 +339,18 @@ def test_committed_tables_follow_from_the_committed_runs():
     kernel = arms[arms["encoding"] == "alibi"].set_index("corpus")["stress_kernel"].to_dict()
     again = summary(runs, kernel)
     for column in ("test_loss", "test_loss_se", "test_error", "stress", "stress_plugin"):
-        assert np.allclose(again[column], arms[column], rtol=1e-4, atol=1e-5), column
-    # by scipy, on means that pandas takes
-    for corpus, here in arms[arms["encoding"] != "none"].groupby("corpus"):
+        assert np.allclose(again[column], arms[column], rtol=0, atol=WRITTEN), column
+    # by scipy; of 14 encodings two neighbours that rounding swaps move ρ by 12/(14·195)
+    for corpus, here in again[again["encoding"] != "none"].groupby("corpus"):
         known = spearmanr(here["stress"], here["test_loss"]).statistic
         row = related[related["question"] == "all with positions"].set_index("corpus").loc[corpus]
-        assert row["rho"] == pytest.approx(known, abs=1e-4)
+        assert row["rho"] == pytest.approx(known, abs=0.005)
     for row in changed.to_dict("records"):
         final = runs[(runs["stage"] == "final") & (runs["corpus"] == row["corpus"])]
         by_seed = final.set_index(["encoding", "seed"])["test_loss"]
         differences = by_seed[row["one"]] - by_seed[row["other"]]
-        assert row["difference"] == pytest.approx(differences.mean(), abs=1e-5)
-        assert row["se"] == pytest.approx(differences.sem(), abs=1e-5)
+        assert row["difference"] == pytest.approx(differences.mean(), abs=WRITTEN)
+        assert row["se"] == pytest.approx(differences.sem(), abs=WRITTEN)
 
 
 @pytest.mark.skipif(not COMMITTED.is_dir(), reason="no committed run of the training part")

@@ -113,6 +113,15 @@ def test_training_is_repeatable_stated_and_bounded(model):
     assert rows(first, texts[:3]) == rows(again, texts[:3])
 
 
+@pytest.mark.parametrize("model", ["bpe", "wordpiece"])
+def test_training_is_repeatable_whatever_the_characters(model):
+    """Control characters and odd spaces stand inside words of real corpora."""
+    texts = [f"a{chr(c)}b {chr(c)}{chr(c + 1)}" for c in range(0x300)]
+    spec = f"train:{model}:3000"
+    first, again = (load_tokenizer(spec, open_corpus(t)) for t in (texts, texts[::-1]))
+    assert first.vocabulary == again.vocabulary
+
+
 def test_training_reads_the_head_only(monkeypatch):
     monkeypatch.setattr("posgeom.tokenizer.TRAINING_DOCUMENTS", 10)
     t = load_tokenizer("train:bpe:300", open_corpus(["aa bb"] * 10 + ["zz"] * 10))

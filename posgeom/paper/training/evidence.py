@@ -65,6 +65,7 @@ class Contrast:
 
 
 CONTRASTS = (
+    Contrast("MDS, not no positions at all", "mds", "none"),
     Contrast("the same rows at their own positions, not at shuffled ones", "mds", "mds-shuffled"),
     Contrast(
         "rank 3 of least stress, not of nearest inner products", "stress-rank-3", "mds-rank-3"

@@ -8,7 +8,7 @@ import numpy as np
 from posgeom.paper.claims import CLAIMS
 from posgeom.paper.page import Judgement, Section, markdown_table
 from posgeom.paper.training.arms import Arm
-from posgeom.paper.training.evidence import ALL, EVERY, NONE, QUESTIONS, paired
+from posgeom.paper.training.evidence import ALL, QUESTIONS, paired
 from posgeom.paper.training.settings import BATCH, DIM, HEADS, HIDDEN_SHARE, LAYERS, RATE
 from posgeom.paper.training.tasks import RECIPES, Task
 from posgeom.report.words import interval, number, with_error
@@ -95,13 +95,13 @@ def open_question(correlations: "pd.DataFrame") -> tuple[Judgement, ...]:
 
 
 def verdict(row: Mapping[Any, Any]) -> str:
-    """What ρ, its interval and its p say."""
-    sign = np.sign(row["low"]) + np.sign(row["high"])
-    if abs(sign) == 2:
-        return "lower stress, lower loss" if sign > 0 else "lower stress, higher loss"
-    if row["p"] < LIKELY:
-        tends = "lower" if row["rho"] > 0 else "higher"
-        return f"lower stress tends to {tends} loss, which other encodings may not bear out"
+    """What ρ says where its interval and its p leave no doubt, where one of them does, or both."""
+    likely = (row["low"] > 0 or row["high"] < 0) + (row["p"] < LIKELY)
+    loss = "lower" if row["rho"] > 0 else "higher"
+    if likely == 2:
+        return f"lower stress, {loss} loss"
+    if likely == 1:
+        return f"lower stress tends to {loss} loss, which other encodings may not bear out"
     return "no relation beyond chance"
 
 
@@ -228,6 +228,7 @@ def conclusion(correlations: "pd.DataFrame", contrasts: "pd.DataFrame") -> Secti
     """The answer in plain sentences, whichever it is."""
     main = correlations[correlations["question"] == MAIN].set_index("corpus")
     lines = [f"- {_answer(corpus, row)}" for corpus, row in main.to_dict("index").items()]
+    lines += [f"- {line}" for line in _where_positions_help(main, contrasts)]
     for what, here in contrasts.groupby("what", sort=False):
         better = list(here.loc[here["high"] < 0, "corpus"])
         worse = list(here.loc[here["low"] > 0, "corpus"])
@@ -245,10 +246,22 @@ def conclusion(correlations: "pd.DataFrame", contrasts: "pd.DataFrame") -> Secti
     return Section("Conclusion", tuple(lines))
 
 
+def _where_positions_help(main: "pd.DataFrame", contrasts: "pd.DataFrame") -> list[str]:
+    """ρ where a table of the corpus does better than no positions, and ρ elsewhere."""
+    against = contrasts[(contrasts["one"] == "mds") & (contrasts["other"] == "none")]
+    helps = against["high"] < 0
+    lines = []
+    for some, verb in ((against[helps], "lower"), (against[~helps], "do not lower")):
+        if len(some):
+            found = [f"{c} (ρ = {number(main.loc[c, 'rho'])})" for c in some["corpus"]]
+            lines.append(f"Positions (MDS against none) {verb} the loss on {', '.join(found)}.")
+    return lines
+
+
 def _answer(corpus: object, row: Mapping[Any, Any]) -> str:
     where = "Over all corpora" if corpus == ALL else f"On {corpus}"
     return (
-        f"{where}, among {len(EVERY - NONE)} encodings that tell positions apart: "
+        f"{where}, among {row['encodings']} encodings that tell positions apart: "
         f"{verdict(row)} (ρ = {number(row['rho'])}, 95% "
         f"{interval(row['low'], row['high'])}, p = {number(row['p'])})."
     )
