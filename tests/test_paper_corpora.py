@@ -9,6 +9,7 @@ from posgeom.errors import PosgeomError
 from posgeom.paper import corpora
 from posgeom.paper.corpora import FILES, bert_tokenizer, learned_specs, reproduce_corpus
 from posgeom.paper.corpora_tables import Pair, encodings_table, ranks_table
+from posgeom.paper.page import QUICK
 
 N, DIM = 8, 16
 
@@ -156,6 +157,32 @@ def test_a_corpus_beside_is_held_against_both_figures(text_file, words_for_bert,
 def test_what_the_paper_has_no_table_of_is_refused(name, beside, text_file, words_for_bert):
     with pytest.raises(PosgeomError, match=r"is no (table|corpus) of the paper"):
         reproduce_corpus(str(text_file), name, N, [N], [N], beside=beside)
+
+
+def test_a_bad_learned_table_is_told_before_anything_is_counted(
+    text_file, words_for_bert, monkeypatch
+):
+    def never(*args, **options):
+        raise AssertionError("counted in vain")
+
+    monkeypatch.setattr(corpora, "count_positions", never)
+    with pytest.raises(PosgeomError, match=r"nowhere\.npy is not a file"):
+        reproduce_corpus(str(text_file), "SST-2", N, [N], [N], learned=["learned:nowhere.npy"])
+
+
+def test_the_page_orders_the_encodings_by_their_stress(report):
+    table = report.tables["encodings"].set_index("encoding")
+    (short,) = (line for line in report.opening if line.startswith("In short"))
+    plain, debiased = short.split("; once")
+    for text, way in ((plain, "plugin"), (debiased, "debiased")):
+        stress = table[f"{way}_stress"]
+        first = text.index("sinusoidal and RoPE") < text.index("ALiBi")
+        assert first == (stress["sinusoidal"] < stress["alibi"])
+        assert stress["rope"] == pytest.approx(stress["sinusoidal"])
+
+
+def test_a_quick_page_says_that_it_is_one(report):
+    assert report.opening[0] == QUICK
 
 
 def test_positions_that_do_not_differ_have_no_table():

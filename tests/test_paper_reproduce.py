@@ -16,7 +16,14 @@ from posgeom.errors import PosgeomError
 from posgeom.paper.claims import CLAIMS, FIGURES
 from posgeom.paper.conventions import wide, with_padding
 from posgeom.paper.hub import learned_spec
-from posgeom.paper.page import Judgement, PaperReport, Section, judgement_table, markdown_table
+from posgeom.paper.page import (
+    Judgement,
+    PaperReport,
+    Section,
+    judgement_table,
+    markdown_table,
+    percent,
+)
 from posgeom.paper.synthetic_sweep import bases, weights
 from posgeom.pipeline import JOBS, read_pipeline, run_pipeline
 from posgeom.resources import resource
@@ -197,6 +204,10 @@ def test_tables_have_a_column_for_each_head():
     assert judgement_table([])[0].count("|") == 7
 
 
+def test_a_share_has_a_minus_and_no_hyphen():
+    assert [percent(x) for x in (0.883, -0.211)] == ["88.3%", "−21.1%"]
+
+
 def test_each_figure_and_claim_says_where_it_stands():
     assert all(item.where for item in (*FIGURES.values(), *CLAIMS.values()))
     places = " ".join(item.where for item in (*FIGURES.values(), *CLAIMS.values()))
@@ -215,13 +226,20 @@ def committed(part, name):
 
 
 @pytest.mark.parametrize("part", ["synthetic", "sst2", "imdb"])
-def test_a_committed_part_is_small_and_of_the_pipeline(part):
+def test_a_committed_part_is_small(part):
     folder = COMMITTED / part
     if not folder.is_dir():
         pytest.skip(f"reports/paper/{part} is not in this checkout")
     assert sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) < 300_000
+
+
+@pytest.mark.parametrize("part", ["synthetic", "sst2", "imdb"])
+def test_a_part_made_here_is_of_the_pipeline(part):
+    about = COMMITTED / part / "provenance.json"
+    if not about.is_file():
+        pytest.skip(f"reports/paper/{part} was not made in this checkout")
     (asked,) = read_pipeline(ROOT / "pipelines" / "paper" / f"{part}.toml")
-    assert json.loads((folder / "provenance.json").read_text())["stage"] == asked
+    assert json.loads(about.read_text())["stage"] == asked
 
 
 def test_committed_numbers_of_the_tables_come_out_again():

@@ -15,10 +15,10 @@ from posgeom.paper.gram_stress import classical_line, least_stress_line
 from posgeom.paper.monotonicity import monotonicity_table
 from posgeom.paper.necessity import EQUIVARIANT, necessity_table
 from posgeom.paper.page import DIGITS
-from posgeom.paper.rank_bound import constructed_ranks
+from posgeom.paper.rank_bound import constructed, constructed_ranks
 from posgeom.paper.separation import separation_table
 from posgeom.paper.theory import FILES, FULL, QUICK, reproduce_theory
-from posgeom.paper.theory_data import BERT, TABLES, counted, learned_tables
+from posgeom.paper.theory_data import BERT, TABLES, counted, has_bert, learned_tables
 
 COMMITTED = Path(__file__).parents[1] / "reports" / "paper" / "theory"
 ROUNDED = 5.1 * 10.0**-DIGITS  # what writing a number with so many digits may change
@@ -76,9 +76,26 @@ def test_what_is_proved_holds_and_what_is_refuted_fails(report):
     assert by_claim["rank(B) ≤ n − 1"] == "holds"
     assert by_claim["a causal mask or a positional encoding breaks it"] == "holds for each of them"
     where = {where: verdict for (where, _), verdict in verdicts(report).items()}
-    assert where["Proposition 6, Algorithm 1"] == "fails"
+    assert where["Proposition 6 (5 in arXiv's listing), Algorithm 1"] == "fails"
     assert where["Proposition 6, proof"] == "holds: another objective"
     assert where["Theorem 4, proof"].startswith("fails")
+
+
+def test_equality_of_ranks_asks_more_than_that_positions_differ(report):
+    """Smooth mixtures of three differ at all positions, over tokens enough, and have rank 3."""
+    P, _ = constructed()["smooth mixtures of three, no common tokens"]
+    assert len(np.unique(P.round(12), axis=0)) == len(P) < P.shape[1]
+    S = np.sqrt(P) - np.sqrt(P).mean(axis=0)
+    assert np.linalg.matrix_rank(S, tol=1e-7) == 3
+    (told,) = (j for j in report.judgements if j.claim == "equality")
+    assert "no common tokens (3)" in told.ours
+    assert "affinely independent" in told.verdict
+
+
+def test_tables_stand_in_for_bert_base_only_where_its_own_is_missing(report):
+    assert not has_bert(TABLES)
+    assert has_bert([*TABLES, "learned:/cache/models--bert-base-uncased/snapshots/1"])
+    assert "They stand in for BERT-base" in report.markdown()
 
 
 def test_random_tables_do_not_pass_for_learned_ones(report):

@@ -80,7 +80,7 @@ CLAIMS = {
     ),
     "optimal": Claim(
         "classical MDS of the Hellinger matrix has the least stress of all encodings",
-        "Proposition 6, Algorithm 1",
+        "Proposition 6 (5 in arXiv's listing), Algorithm 1",
     ),
     "rank": Claim("rank(B) ≤ n − 1, and r(n + d) parameters in place of nd", "Remark 8"),
     "monotonicity": Claim(

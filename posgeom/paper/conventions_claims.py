@@ -119,7 +119,9 @@ def least(table: "pd.DataFrame") -> Held:
     long = others.min().melt(ignore_index=False, var_name="scale", value_name="least")
     long = long.join(three.rename("mds")).reset_index().dropna(subset=["mds", "least"])
     long["holds"] = long["mds"] < long["least"]
-    return Held("optimal", "rank 3 has less stress than every other encoding", _plain(long))
+    return Held(
+        "optimal", "rank 3 has less stress than every other encoding of the sweep", _plain(long)
+    )
 
 
 def _sinusoid_and_rope(table: "pd.DataFrame") -> "pd.DataFrame":

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from posgeom.counting import count_positions
 from posgeom.counts import PositionCounts
+from posgeom.encodings import make_encoding
 from posgeom.errors import PosgeomError
 from posgeom.paper import page
 from posgeom.paper.claims import FIGURES, IMDB, SST2, Figure
@@ -94,6 +95,9 @@ def reproduce_corpus(
     }
     if quick:
         lengths, debiased_lengths, beside = [positions], [positions], None
+    tables = learned_specs(learned)
+    for spec in tables.values():
+        make_encoding(spec)  # a bad one is told now, not after minutes
     kinds = ["bert"] if quick else list(TOKENS)
     sources = {text: corpus}
     expanded = {key: os.path.expandvars(path) for key, path in (also or {}).items()}
@@ -104,15 +108,14 @@ def reproduce_corpus(
         for label, source in sources.items()
         for tokens in kinds
     ]
+    other = None if beside is None else _beside(beside, lengths, progress)
     figures = figures_of(name)
     every = list(cases(counted, lengths))
     plain = sweep(every, figures, progress=progress)
     fewer = list(cases(counted, debiased_lengths))
     clean = sweep(fewer, figures, "debiased", ["chord"], seed=seed, progress=progress)
-    tables = learned_specs(learned)
     pair = Pair.of(counted[0].counts.first(positions), seed=seed)
     encodings, ranks = encodings_table(pair, tables, dim, seed=seed), ranks_table(pair, dim)
-    other = None if beside is None else _beside(beside, lengths, progress)
     made = Made(
         name=name,
         positions=positions,
@@ -131,7 +134,7 @@ def reproduce_corpus(
     return PaperReport(
         job="paper-corpus",
         title=f"{name}",
-        opening=opening(made),
+        opening=page.opened(opening(made), quick),
         judgements=judgements(made),
         sections=sections(made),
         settings={key: value for key, value in settings.items() if value is not None},

@@ -7,15 +7,16 @@ from typing import TYPE_CHECKING, Any
 from posgeom.paper.claims import CLAIMS, FIGURES, SST2, Figure
 from posgeom.paper.conventions import LABELS, SAVED, SLOPES, Counted, low_rank_at
 from posgeom.paper.conventions_claims import Held, near_conventions
-from posgeom.paper.page import Judgement, Section, markdown_table
+from posgeom.paper.page import Judgement, Section, markdown_table, percent
 from posgeom.paper.scales import SCALES
+from posgeom.paper.theory_data import has_bert
 from posgeom.report.words import number, with_error
 
 if TYPE_CHECKING:
     import pandas as pd
 
 RANKS_SHOWN = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 64, 127)
-PAPERS = ("sinusoidal", "rope", "alibi")  # the encodings of the paper's tables
+CALLED = {"sinusoidal": "sinusoidal and RoPE", "alibi": "ALiBi"}  # of the paper's tables
 MOST_NEAR = 30  # conventions named on the page
 JOINT = ("tokens", "padding", "distance", "variant", "scale")  # what two corpora would share
 
@@ -62,23 +63,29 @@ def opening(made: Made) -> tuple[str, ...]:
     own, best_scale = (far.shares()["scale", scale] for scale in ("raw", "optimal"))
     of_scale = own[0] / own[1] > 4 * best_scale[0] / best_scale[1]
     why = ": a matter of the scale, which Eq. 4 leaves open, more than of geometry."
-    known = made.encodings[made.encodings["encoding"].isin(PAPERS)]
-    best = {
-        way: str(known.set_index("encoding")[f"{way}_stress"].idxmin())
-        for way in ("plugin", "debiased")
-    }
+    plain, debiased = (_ranking(made.encodings, way) for way in ("plugin", "debiased"))
     return (
         f"{first.counts.provenance.documents:,} {first.text}. The table of all encodings is for "
         f"the first {made.positions} positions in BERT tokens, without special tokens and without "
         f"padding, d = {made.dim}; the sweep has {made.n_conventions:,} stresses: all that the "
         "paper leaves open, each choice with each.",
-        f"In short: of sinusoidal, RoPE and ALiBi, {best['plugin']} has the least scale-free "
-        f"stress by plug-in distances, which the paper takes, and {best['debiased']} once "
-        "sampling noise is taken out.",
-        f"That ALiBi lies far below sinusoidal and RoPE {far.verdict} conventions, without noise "
-        f"{clean.verdict.removeprefix('holds ')}. It does under {_share(*own)} where each encoding "
-        f"keeps its own scale, and under {_share(*best_scale)} where the scale is optimal"
-        + (why if of_scale else "."),
+        "In short: scale-free stress by plug-in distances, which the paper takes, is "
+        f"{plain}; once sampling noise is taken out it is {debiased}. Sinusoidal and RoPE have one "
+        "and the same.",
+        f"That ALiBi lies far below sinusoidal and RoPE ({far.means}) holds under {far.holding:,} "
+        f"of {far.number:,} conventions, and under {clean.holding:,} of {clean.number:,} without "
+        f"sampling noise. By plug-in distances it does under {_share(*own)} of those that leave "
+        f"each encoding its own scale, and under {_share(*best_scale)} of those with the optimal "
+        "scale" + (why if of_scale else "."),
+    )
+
+
+def _ranking(table: "pd.DataFrame", way: str) -> str:
+    """Scale-free stresses of the encodings of the paper's tables, best first, with errors."""
+    rows = table[table["encoding"].isin(CALLED)].sort_values(f"{way}_stress")
+    return ", ".join(
+        f"{with_error(row[f'{way}_stress'], row[f'{way}_stress_se'])} for {CALLED[row['encoding']]}"
+        for row in rows.to_dict("records")
     )
 
 
@@ -108,7 +115,11 @@ def _of_figure(made: Made, family: str, figure: Figure) -> Judgement:
     near = near[near["encoding"] == family]
     own = made.encodings[made.encodings["encoding"] == family].iloc[0]
     tried = int(made.plain.loc[made.plain["encoding"] == family, list(SCALES)].notna().sum().sum())
-    texts = ", ".join(f"{number(own[f'{way}_raw'])} ({way})" for way in ("plugin", "debiased"))
+    texts = ", ".join(
+        f"{with_error(own[f'{way}_raw'], own[f'{way}_raw_se'])} ({called})"
+        for way, called in (("plugin", "plug-in"), ("debiased", "debiased"))
+    )
+    listed = ", listed below" if len(near) <= MOST_NEAR else f", the first {MOST_NEAR} listed below"
     return Judgement(
         figure.what,
         figure.where,
@@ -117,7 +128,7 @@ def _of_figure(made: Made, family: str, figure: Figure) -> Judgement:
         f"{made.positions} positions, BERT tokens, Hellinger chord, 8 heads side by side, linear "
         "reading at its own scale",
         f"within 5% under {len(near)} of {tried:,} conventions"
-        + (", listed below" if len(near) else "; not reproduced"),
+        + (listed if len(near) else "; not reproduced"),
     )
 
 
@@ -195,14 +206,13 @@ def _encoding_lines(made: Made) -> list[str]:
         for row in table.to_dict("records")
     ]
     notes = table[table["note"].str.len() > 0]
-    own = any("bert-base" in name for name in made.tables)
     stand_in = f"{', '.join(made.tables) or 'no learned table'} stand in for it."
     return [
         "Scale-free stress, stress of Eq. 4 at the encoding's own scale, and with rows of length "
         "1; ± is one standard error by the jackknife over folds of documents, and the 95% "
         "intervals stand in encodings.csv. Plug-in figures include sampling noise, and their "
-        "errors do not speak of it."
-        + ("" if own else f" BERT-base's own table is not at hand: {stand_in}"),
+        "errors do not speak of it; debiased ones are corrected for bias by the jackknife."
+        + ("" if has_bert(made.tables) else f" BERT-base's own table is not at hand: {stand_in}"),
         "",
         *markdown_table(
             (
@@ -235,7 +245,7 @@ def _rank_lines(made: Made) -> list[str]:
                 (
                     f"{row['rank']}",
                     f"{row['parameters']:,}",
-                    f"{row['fewer']:.1%}",
+                    percent(row["fewer"]),
                     *(
                         with_error(row[f"{way}_raw"], row[f"{way}_raw_se"])
                         for way in ("plugin", "debiased")
@@ -252,8 +262,11 @@ def _rank_lines(made: Made) -> list[str]:
 def _claim_lines(made: Made) -> list[str]:
     """For each claim, under which values of each factor it holds."""
     lines = [
-        "Under how many conventions each claim holds, by each choice, plug-in and debiased. A "
-        "claim of MDS does not depend on the scale of other encodings, and has fewer."
+        "Under how many conventions each claim holds, by each choice, plug-in and debiased. "
+        "ALiBi's is held under each of its variants with each width of the sinusoid, which makes "
+        "more conventions than there are stresses; MDS keeps its own scale, so that its claims "
+        "have fewer. Debiased: by the chord, and only where folds of documents reach the length; "
+        "MDS is made from the sample that it is held against."
     ]
     for held, clean in zip(made.claims, made.clean_claims, strict=True):
         plain, debiased = held.shares(), clean.shares()
@@ -317,9 +330,9 @@ def _sweep_lines(made: Made) -> list[str]:
         "- ALiBi: readings linear, kernel and attention; slopes " + ", ".join(SLOPES),
         f"- MDS: ranks 1, 3, the largest that save {SAVED:.0%} of the parameters at d = 128 and "
         "768, and all",
-        "- padding yes: every position past the end of a document counts as a token of its own, "
-        "as in a batch whose padding is not masked; a document that is cut keeps no closing "
-        "special token",
+        "- padding yes: every position past the end of a document counts as one further token, "
+        "the same everywhere, as in a batch whose padding is not masked; a document that is cut "
+        "keeps no closing special token",
         "",
         "![Stress under each convention](figures/conventions.svg)",
     ]

@@ -15,6 +15,10 @@ if TYPE_CHECKING:
     import pandas as pd
 
 FILES = ("report.md", "claims.csv", "figures", "run.toml", "provenance.json")
+QUICK = (
+    "A quick run, to try it out: fewer seeds, lengths and choices than this page speaks of, so "
+    "that its figures are not those of the full one."
+)
 DIGITS = 5  # of the numbers in the tables of a folder
 
 
@@ -107,6 +111,11 @@ class PaperReport:
         return "\n".join(lines).rstrip() + "\n"
 
 
+def opened(paragraphs: Iterable[str], quick: bool) -> tuple[str, ...]:
+    """The opening of a page, which says first that a run was a quick one."""
+    return (*((QUICK,) if quick else ()), *paragraphs)
+
+
 def judgement_table(judgements: Iterable[Judgement]) -> list[str]:
     """Claims beside ours as a table of Markdown."""
     return markdown_table(
@@ -127,6 +136,11 @@ def markdown_table(
 def _cell(text: str) -> str:
     """A cell whose bars do not end it."""
     return text.replace("|", "\\|").replace("\n", " ")
+
+
+def percent(share: float) -> str:
+    """A share as people write it: 88.3%, −21.1%."""
+    return f"{share:.1%}".replace("-", "−")
 
 
 def write_csv(table: "pd.DataFrame", file: Path) -> None:

@@ -80,7 +80,7 @@ def reproduce_synthetic(
     return PaperReport(
         job="paper-synthetic",
         title="The synthetic corpus",
-        opening=opening(settings, len(drawn), cells),
+        opening=page.opened(opening(settings, len(drawn), cells), quick),
         judgements=judgements(table, cells, positions, dim),
         sections=sections(table, cells, positions, dim),
         settings=settings,

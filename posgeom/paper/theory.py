@@ -31,10 +31,15 @@ from posgeom.paper.theory_data import (
     Counted,
     Source,
     counted,
+    has_bert,
     learned_tables,
 )
 from posgeom.paper.theory_geometry_page import chord_part, gram_part, rank_part
-from posgeom.paper.theory_page import monotonicity_part, necessity_part, separation_part
+from posgeom.paper.theory_page import (
+    monotonicity_part,
+    necessity_part,
+    separation_part,
+)
 from posgeom.plots.theory import spectra, violations
 from posgeom.scoring import make_encodings
 
@@ -126,7 +131,7 @@ def reproduce_theory(
     return PaperReport(
         job="paper-theory",
         title="The theorems, each as a computation",
-        opening=(OPENING,),
+        opening=page.opened((OPENING,), quick),
         judgements=tuple(j for part in parts for j in part.judgements),
         sections=(materials(corpora, known), *(part.section for part in parts)),
         settings={"learned": list(learned), "quick": quick, "seed": seed},
@@ -153,8 +158,9 @@ def reproduce_theory(
 OPENING = (
     "The theorems, the proposition, the remark and the conjecture of the paper, each as a "
     "computation that could have come out otherwise. Where its exact wording or convention is not "
-    "known to us, ours is stated."
+    "known to us, ours is stated. Proposition 6 is Proposition 5 in the abstract that arXiv lists."
 )
+STAND_IN = " They stand in for BERT-base, whose table is not at hand."
 
 
 def materials(corpora: Sequence[Counted], known: dict[str, LearnedTable]) -> Section:
@@ -176,6 +182,7 @@ def materials(corpora: Sequence[Counted], known: dict[str, LearnedTable]) -> Sec
         for name, t in known.items()
     )
     head = ("corpus", "n", "documents", "tokens at the last position", "folds", "dimensions")
+    stand_in = "" if has_bert(known) else STAND_IN
     lines = (
         *markdown_table(head, rows),
         "",
@@ -184,7 +191,7 @@ def materials(corpora: Sequence[Counted], known: dict[str, LearnedTable]) -> Sec
         "debiased has the sampling noise taken out, and keeps the dimensions that a test over "
         "folds finds.",
         "",
-        f"Learned tables: {tables}. They stand in for BERT-base, whose table is not at hand.",
+        f"Learned tables: {tables}.{stand_in}",
     )
     return Section("What was held against what", lines)
 

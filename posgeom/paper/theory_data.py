@@ -1,7 +1,7 @@
 """What the theorems are held against: real corpora, their geometries, learned tables."""
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -139,6 +139,11 @@ def learned_tables(further: Sequence[str] = ()) -> dict[str, LearnedTable]:
             raise PosgeomError(f"--learned {spec} came; give a table as learned:PATH#KEY")
         tables[name] = table
     return tables
+
+
+def has_bert(names: Iterable[str]) -> bool:
+    """Whether BERT-base's own table is among those at hand."""
+    return any("bert-base" in name for name in names)
 
 
 def data_file(name: str) -> str:

@@ -24,7 +24,7 @@ def chord_part(ratios: "pd.DataFrame", table: "pd.DataFrame") -> Part:
     judgements = (
         Judgement(
             "the Hellinger distance (chord) and the geodesic of Fisher and Rao are one",
-            "Eq. 3, section 5.2",
+            "Eq. 3",
             "–",
             f"geodesic / chord rises from {ratios['ratio'].min():.3f} to "
             f"{ratios['ratio'].max():.3f}; {table['ratio_low'].min():.3f} to "
@@ -66,7 +66,9 @@ def chord_part(ratios: "pd.DataFrame", table: "pd.DataFrame") -> Part:
         "",
         "The ratio hardly moves while distances are small, and no scale-free stress sees a "
         "constant. Eq. 4 itself does: against distances twice as long, rows of the same size have "
-        "another raw stress.",
+        "another raw stress. Debiased figures of this table are those of the debiased distances "
+        "themselves; with errors, and corrected for the bias that stress has as a ratio, they "
+        "stand in the reports on the corpora, and are somewhat lower there.",
         *_random_first(plugin),
         "",
         *markdown_table(
@@ -95,8 +97,9 @@ def chord_part(ratios: "pd.DataFrame", table: "pd.DataFrame") -> Part:
             ],
         ),
         "",
-        "Only the geodesic, and distances whose noise was taken out, have negative eigenvalues: "
-        "their share of Σ|λ| and the raw stress that classical MDS with all its axes leaves are",
+        "Only the geodesic, and distances whose noise was taken out, can have negative "
+        "eigenvalues: their share of Σ|λ| and the raw stress that classical MDS with all its axes "
+        "leaves are",
         "",
         *markdown_table(
             ("corpus, n", "estimator", "chord, negative", "left", "geodesic, negative", "left"),
@@ -227,9 +230,9 @@ def rank_part(made: "pd.DataFrame", real: "pd.DataFrame", dim: int) -> Part:
             "Remark 8",
             "–",
             f"below n − 1 in {len(below)} of {len(made)} constructed cases: "
-            + "; ".join(f"{row['case']} {row['rank']}" for row in below.to_dict("records")),
+            + "; ".join(f"{row['case']} ({row['rank']})" for row in below.to_dict("records")),
             f"n = {n}",
-            "only where all positions differ, and no vocabulary is smaller than n − 1",
+            "only where all √μ are affinely independent: that positions differ is not enough",
         ),
         Judgement(
             "the effective rank of a corpus is rank(B)",
@@ -286,8 +289,8 @@ def rank_part(made: "pd.DataFrame", real: "pd.DataFrame", dim: int) -> Part:
             ],
         ),
         "",
-        "Three distributions give rank 2 as blocks, and rank 3 as smooth mixtures: the paper's row "
-        "of rank 3 fits the second.",
+        "Three distributions give rank 2 as blocks, and rank 3 as smooth mixtures where they share "
+        "no tokens: the paper's row of rank 3 fits the second.",
         "",
         "Corpora, each beside one of its size whose positions all have one distribution:",
         "",

@@ -11,6 +11,7 @@ from posgeom.paper.claims import CLAIMS
 from posgeom.paper.expectations import Gradients, Merged
 from posgeom.paper.necessity import DIM, EQUIVARIANT
 from posgeom.paper.page import Judgement, Section, markdown_table
+from posgeom.paper.theory_data import has_bert
 from posgeom.report.words import join, number, with_error
 
 if TYPE_CHECKING:
@@ -251,7 +252,8 @@ def monotonicity_part(table: "pd.DataFrame", names: Sequence[str]) -> Part:
             "–",
             f"{int(less.sum())} of {n} below all of {seeds} random tables, by "
             f"{-sigma.max():.1f} standard errors at least",
-            f"{convention}; {join(list(names))} stand in for BERT-base",
+            convention
+            + ("" if has_bert(names) else f"; {join(list(names))} stand in for BERT-base"),
             "holds" if less.all() else f"holds in {int(less.sum())} of {n}",
         ),
         Judgement(
@@ -262,7 +264,7 @@ def monotonicity_part(table: "pd.DataFrame", names: Sequence[str]) -> Part:
             f"{int(by_offset.sum())} of {n}; among pairs equally far from i, learned tables do "
             f"better than random ones in {int(mirrored.sum())} of {n}",
             "two standard errors",
-            _throughout(debiased["table"], mirrored),
+            f"at equal offsets: {_throughout(debiased['table'], mirrored)}",
         ),
     )
     lines = [
