@@ -145,6 +145,21 @@ def reach_hub() -> None:
     huggingface_hub.get_session().head(huggingface_hub.constants.ENDPOINT, timeout=5)
 
 
+def hub_file(name: str, file: str) -> str:
+    """The path of a file of a model on the hub, from the cache where the hub is out of reach.
+
+    Raises whatever the hub's client does where it is in neither.
+    """
+    import huggingface_hub
+
+    try:
+        reach_hub()
+        offline = False
+    except Exception:  # then a copy in the cache does, without half a minute of retries
+        offline = True
+    return str(huggingface_hub.hf_hub_download(name, file, local_files_only=offline))
+
+
 @contextmanager
 def _hub_errors(name: str, copies: str) -> Iterator[None]:
     try:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from posgeom.corpus import Corpus
 from posgeom.errors import PosgeomError
-from posgeom.named import reach_hub
+from posgeom.named import hub_file
 from posgeom.training import TRAINERS
 
 if TYPE_CHECKING:
@@ -186,17 +186,8 @@ def _backend_of(spec: str) -> "tokenizers.Tokenizer":
     import tokenizers
 
     if spec.startswith("hf:"):
-        import huggingface_hub
-
         try:
-            try:
-                reach_hub()
-                offline = False
-            except Exception:  # then a copy in the cache does, without half a minute of retries
-                offline = True
-            file = huggingface_hub.hf_hub_download(
-                spec.removeprefix("hf:"), "tokenizer.json", local_files_only=offline
-            )
+            file = hub_file(spec.removeprefix("hf:"), "tokenizer.json")
             return tokenizers.Tokenizer.from_file(file)
         except Exception as error:  # the hub's client has many; all mean that it is not to be had
             raise PosgeomError(

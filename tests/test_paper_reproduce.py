@@ -150,7 +150,7 @@ def test_a_model_of_the_hub_is_fetched(tmp_path, monkeypatch):
         asked.append((name, file, local_files_only))
         return str(tmp_path / file)
 
-    monkeypatch.setattr("posgeom.paper.hub.reach_hub", lambda: None)
+    monkeypatch.setattr("posgeom.named.reach_hub", lambda: None)
     monkeypatch.setattr("huggingface_hub.hf_hub_download", download)
     assert learned_spec("hf:bert-base-uncased") == f"learned:{tmp_path}"
     assert asked == [
@@ -163,7 +163,7 @@ def test_a_hub_out_of_reach_is_one_line(monkeypatch):
     def no_network():
         raise OSError("no route to host")
 
-    monkeypatch.setattr("posgeom.paper.hub.reach_hub", no_network)
+    monkeypatch.setattr("posgeom.named.reach_hub", no_network)
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(PosgeomError, match="hf:no/such could not be had") as error:
         learned_spec("hf:no/such")

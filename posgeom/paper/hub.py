@@ -4,7 +4,7 @@ from pathlib import Path
 
 from posgeom.errors import PosgeomError
 from posgeom.files import first_line
-from posgeom.named import reach_hub
+from posgeom.named import hub_file
 
 NEEDED = ("config.json", "model.safetensors")
 
@@ -17,18 +17,8 @@ def learned_spec(text: str) -> str:
     """
     if not text.startswith("hf:"):
         return text if text.startswith("learned:") else f"learned:{text}"
-    import huggingface_hub
-
     try:
-        try:
-            reach_hub()
-            offline = False
-        except Exception:  # then a copy in the cache does, without half a minute of retries
-            offline = True
-        name = text.removeprefix("hf:")
-        files = [
-            huggingface_hub.hf_hub_download(name, file, local_files_only=offline) for file in NEEDED
-        ]
+        files = [hub_file(text.removeprefix("hf:"), file) for file in NEEDED]
     except Exception as error:  # the hub's client has many; all mean that it is not to be had
         raise PosgeomError(
             f"--learned {text} could not be had from the hub ({first_line(error)}); "
