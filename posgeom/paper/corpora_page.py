@@ -211,7 +211,7 @@ def _encoding_lines(made: Made) -> list[str]:
         "Scale-free stress, stress of Eq. 4 at the encoding's own scale, and with rows of length "
         "1; ± is one standard error by the jackknife over folds of documents, and the 95% "
         "intervals stand in encodings.csv. Plug-in figures include sampling noise, and their "
-        "errors do not speak of it; debiased ones are corrected for bias by the jackknife."
+        "errors do not speak of it; debiased ones are corrected for the bias of the root."
         + ("" if has_bert(made.tables) else f" BERT-base's own table is not at hand: {stand_in}"),
         "",
         *markdown_table(
