@@ -15,15 +15,16 @@ from tqdm import tqdm
 from posgeom.corpus import Corpus, Document, open_corpus
 from posgeom.counts import PositionCounts, Provenance, canonical, rename_columns
 from posgeom.errors import PosgeomError
+from posgeom.streams import check_vocabulary, count_stream
 from posgeom.tokenizer import Tokenizer, load_tokenizer
 from posgeom.windows import Window
 
 IntArray = NDArray[np.int64]
 
-MOST_TOKENS = 1 << 24  # token types: memory grows with the largest id
 MOST_POSITIONS = 512  # counted where no number is given
 BATCH_DOCUMENTS, BATCH_SIZE = 2_000, 2_000_000  # documents, and characters or ids
 FLUSH = 4_000_000  # tokens between two merges into the sparse counts
+_BAR: dict[str, Any] = {"desc": "count", "leave": False, "unit_scale": True}
 
 
 def count_positions(
@@ -59,18 +60,22 @@ def count_positions(
     if folds < 1 or folds & (folds - 1):
         raise PosgeomError(f"--folds {folds} came; use a power of two, such as 16")
     window = Window(n, align, folds)
-    pieces = (
-        None
-        if source.holds_ids
-        else load_tokenizer(tokenizer, source, special_tokens=special_tokens)
-    )
-    documents = source if source.stream is None else _blocks(source.stream, n, source.name)
-    tally = _Tally(window, pieces, folds)
-    with tqdm(unit=" documents", disable=not progress, leave=False, desc="count") as bar:
-        for batch in _batches(documents):
-            tally.add(batch)
-            bar.update(len(batch))
-    counts = tally.finish(source, special_tokens, grid)
+    if source.stream is not None:
+        total = len(source.stream)
+        with tqdm(**_BAR, unit=" tokens", total=total, disable=not progress) as bar:
+            counts = count_stream(source.stream, source.name, n, folds, bar.update)
+    else:
+        pieces = (
+            None
+            if source.holds_ids
+            else load_tokenizer(tokenizer, source, special_tokens=special_tokens)
+        )
+        tally = _Tally(window, pieces, folds)
+        with tqdm(**_BAR, unit=" documents", disable=not progress) as bar:
+            for batch in _batches(source):
+                tally.add(batch)
+                bar.update(len(batch))
+        counts = tally.finish(source, special_tokens, grid)
     _check_enough(counts, source)
     if positions is None and grid is None:
         return _usual_length(counts)
@@ -138,11 +143,7 @@ class _Tally:
             return
         rows = np.concatenate([r for r, _ in self._pending])
         ids = np.concatenate([i for _, i in self._pending])
-        if ids.max(initial=0) >= MOST_TOKENS:
-            raise PosgeomError(
-                f"token id {ids.max()} came; expected ids of a vocabulary, below {MOST_TOKENS:,}"
-            )
-        width = max(self.counts.shape[1], int(ids.max(initial=0)) + 1)
+        width = max(self.counts.shape[1], check_vocabulary(int(ids.max(initial=0))) + 1)
         new = coo_array((np.ones_like(ids), (rows, ids)), (self.counts.shape[0], width)).tocsr()
         self.counts.resize(new.shape)
         self.counts = self.counts + new
@@ -267,17 +268,6 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
             batch, size = [], 0
     if batch:
         yield batch
-
-
-def _blocks(stream: NDArray[Any], n: int, name: str) -> Iterator[Document]:
-    """A packed stream as documents of whole blocks of n, each a group of its own.
-
-    Neighbouring blocks are alike, so a document is a run of them: about 4,096 runs, so that
-    every fold has its share.
-    """
-    run = n * max(1, min(65_536 // n, len(stream) // n // 4_096))
-    for start in range(0, len(stream), run):
-        yield Document(np.asarray(stream[start : start + run]), f"{name}#{start}")
 
 
 def _with_separators(ids: IntArray, lengths: IntArray, separator: int) -> tuple[IntArray, IntArray]:

@@ -125,7 +125,6 @@ def test_a_token_stream_is_cut_into_blocks(tmp_path):
     stream.tofile(tmp_path / "t.bin")
     counts = count_positions(tmp_path / "t.bin", positions=8, align="packed")
     assert np.array_equal(counts.pooled.toarray(), 1_000 * np.eye(8))
-    assert (counts.documents > 0).all()
     with pytest.raises(PosgeomError, match="--align packed"):
         count_positions(tmp_path / "t.bin", positions=8)
 
