@@ -27,7 +27,7 @@ RUN = 65_536  # tokens of a run, or fewer where that leaves less than so many ru
 RUNS = 4_096  # so that every fold has its share
 SEGMENT = 1 << 29  # tokens counted together: their pages are read once, and stay in memory
 TABLE = 1 << 23  # counters that a thread fills at a time: 32 MB
-GROUP = 1_024  # blocks whose cache lines stay near while all their positions are counted
+LINE = 32  # tokens of 16 bits in a cache line
 HASHED = 1 << 24  # tokens that a thread digests at a time
 
 
@@ -134,6 +134,8 @@ def _segment(
     """(K·n, V) counts of a part of a stream; folds: (runs,), shape: (K, n, V)."""
     K, n, V = shape
     width = max(1, min(n, TABLE // V))
+    if width > LINE:
+        width = width // LINE * LINE  # so that no two spans share a cache line of the stream
     blocks = np.arange(len(part) // n) * n
     fold_of = folds[blocks // length]
     own = [blocks[fold_of == k] for k in range(K)]
@@ -156,7 +158,7 @@ def _segment(
     for (k, first, stop), entries in zip(spans, each(count, spans), strict=True):
         counted.append(entries)
         advance((stop - first) * len(own[k]))
-    total = _stacked(counted, (K * n, V))
+    total = _stacked(counted, (K * n, V), each)
     rest = part[len(blocks) * n :]  # the stream ends in the middle of a block
     if len(rest):
         rows = folds[-1] * n + np.arange(len(rest))
@@ -177,20 +179,22 @@ def _many(stream: Ids, blocks: IntArray, table: NDArray[np.uint32]) -> Entries:
     """Counts of the first tokens of each block, as many as the empty table has rows."""
     from posgeom.tally import drain, tally
 
-    for g in range(0, len(blocks), GROUP):
-        tally(stream, blocks[g : g + GROUP], table)
+    tally(stream, blocks, table)
     entries: Entries = drain(table)
     return entries
 
 
-def _stacked(parts: list[Entries], shape: tuple[int, int]) -> csr_array:
+def _stacked(parts: list[Entries], shape: tuple[int, int], each: Each) -> csr_array:
     """Rows one below the other; the parts are used up, so that never two copies are held."""
     begins = np.cumsum([0, *np.concatenate([filled for _, _, filled in parts])])
+    starts = np.cumsum([0, *(len(values) for values, _, _ in parts)])
     values = np.empty(begins[-1], dtype=np.int64)
     columns = np.empty(begins[-1], dtype=np.int32 if begins[-1] < 1 << 31 else np.int64)
-    k = 0
-    for _ in range(len(parts)):
-        some, where, _ = parts.pop(0)
-        values[k : k + len(some)], columns[k : k + len(some)] = some, where
-        k += len(some)
+
+    def lay(p: int) -> None:
+        some, where, _ = parts[p]
+        values[starts[p] : starts[p + 1]], columns[starts[p] : starts[p + 1]] = some, where
+        parts[p] = values[:0], where[:0], begins[:0]
+
+    list(each(lay, range(len(parts))))
     return csr_array((values, columns, begins.astype(columns.dtype)), shape)

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from posgeom import PosgeomError, count_positions, streams
 from posgeom.streams import count_stream, run_length
-from posgeom.tally import drain, tally
+from posgeom.tally import GROUP, drain, tally
 
 
 def by_hand(ids, n, n_folds):
@@ -50,7 +50,6 @@ def test_tables_segments_and_threads_leave_no_trace(monkeypatch):
     ids = np.random.default_rng(1).integers(0, 40, 30_011).astype(np.uint16)
     whole = count_stream(ids, "ids", 16, 8)
     monkeypatch.setattr(streams, "TABLE", 130)  # three positions at a time
-    monkeypatch.setattr(streams, "GROUP", 7)
     monkeypatch.setattr(streams, "SEGMENT", 5_000)
     monkeypatch.setattr(streams, "HASHED", 100)
     told = Mock()
@@ -94,14 +93,30 @@ def test_a_run_is_of_whole_blocks():
 
 def test_compiled_loops_are_those_that_are_written():
     rng = np.random.default_rng(4)
-    ids, blocks = rng.integers(0, 11, 500).astype(np.uint16), np.arange(0, 490, 10)
-    tables = [np.zeros((7, 11), dtype=np.uint32) for _ in range(2)]
-    for run, table in zip((tally, tally.py_func), tables, strict=True):
-        run(ids, blocks, table)
-    assert np.array_equal(*tables)
-    for one, other in pairwise(
-        [drain(tables[0].copy()), drain.py_func(tables[1]), _entries(tables[0])]
-    ):
+    ids, blocks = rng.integers(0, 11, 500).astype(np.uint16), np.arange(0, 450, 10)
+    tables = [np.zeros((43, 11), dtype=np.uint32) for _ in range(3)]
+    tally(ids, blocks, tables[0])
+    tally.py_func(ids, blocks, tables[1])
+    for block in blocks:
+        tables[2][np.arange(43), ids[block : block + 43]] += 1
+    assert np.array_equal(tables[0], tables[1])
+    assert np.array_equal(tables[0], tables[2])
+
+
+def test_a_token_may_be_more_frequent_than_narrow_counters_hold():
+    rng = np.random.default_rng(6)
+    ids, blocks = rng.integers(0, 2, 70_000).astype(np.uint16), np.arange(69_990)
+    ids[:] *= rng.random(70_000) < 0.01  # one token more often than 16 bits can tell
+    table = np.zeros((3, 2), dtype=np.uint32)
+    tally(ids, blocks, table)
+    assert table.max() > GROUP
+    for i in range(3):
+        assert np.array_equal(table[i], np.bincount(ids[blocks + i], minlength=2))
+
+
+def test_draining_empties_a_table():
+    table = np.random.default_rng(4).integers(0, 3, (7, 11)).astype(np.uint32)
+    for one, other in pairwise([drain(table.copy()), drain.py_func(table.copy()), _entries(table)]):
         for a, b in zip(one, other, strict=True):
             assert np.array_equal(a, b)
 
