@@ -1,4 +1,4 @@
-from .corpus import Corpus, Document, open_corpus
+from .corpus import Corpus, open_corpus
 from .counting import count_positions
 from .counts import PositionCounts
 from .design import Design, design
@@ -6,6 +6,7 @@ from .encodings import Encoding, make_encoding
 from .errors import PosgeomError
 from .geometry import Geometry, estimate_geometry, true_geometry
 from .mds import classical_mds
+from .pieces import Document
 from .scoring import score_encodings
 from .synthetic import SyntheticCorpus
 

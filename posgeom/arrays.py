@@ -2,7 +2,7 @@
 
 import io
 import os
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, BinaryIO, cast
 
@@ -74,11 +74,22 @@ def parquet_columns(file: File, reading: Reading) -> Columns:
         return arrow_columns(parquet.schema_arrow)
 
 
-def parquet_rows(file: File, names: Names, reading: Reading) -> Iterator[Row]:
+def parquet_rows(
+    file: File, names: Names, reading: Reading, groups: Sequence[int] | None = None
+) -> Iterator[Row]:
+    """The rows of a parquet file, or of some of its row groups."""
     with open_parquet(file) as parquet:
         for name in names:
             column_of(parquet.schema_arrow.names, name, file.path)
-        yield from arrow_rows(parquet.iter_batches(batch_size=256, columns=names), names)
+        batches = parquet.iter_batches(batch_size=256, row_groups=groups, columns=names)
+        yield from arrow_rows(batches, names)
+
+
+def row_groups(file: File) -> list[int]:
+    """How many rows each row group of a parquet file has."""
+    with open_parquet(file) as parquet:
+        about = parquet.metadata
+        return [about.row_group(k).num_rows for k in range(about.num_row_groups)]
 
 
 def is_saved(path: str) -> bool:

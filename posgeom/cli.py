@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 from click.core import ParameterSource
 
+from posgeom.cli_count import count_command, merge_command
 from posgeom.cli_emit import export_command, inject_command
 from posgeom.cli_reproduce import reproduce_command
 from posgeom.errors import PosgeomError
@@ -63,7 +64,7 @@ def design_command(
 
     check_run(out, force=force)  # before the work, not after it
     made = design(source, **settings, force=force, progress=wants_progress(quiet))
-    made.save(out, force=force)
+    made.save(out, force=force, progress=wants_progress(quiet))
     say(made.notes, quiet)
     if as_json:
         click.echo(json.dumps(summary(made) | {"out": out}))
@@ -94,45 +95,6 @@ PLUGIN_WARNING = (
 )
 
 
-@cli.command("count")
-@click.argument("source")
-@with_options(READING, COUNTING)
-@click.option("--out", type=click.Path(), required=True, metavar="FILE", help=".npz to write.")
-@with_options([QUIET, FORCE, JSON])
-def count_command(
-    source: str, out: str, quiet: bool, force: bool, as_json: bool, **settings: Any
-) -> None:
-    """Count the tokens of SOURCE by fold and position, and save the counts."""
-    from posgeom.atomic import check_out_file
-    from posgeom.counting import count_positions
-    from posgeom.emit import save_counts
-
-    check_out_file(out, force=force)
-    counts = count_positions(source, **settings, progress=wants_progress(quiet))
-    save_counts(counts, out, force=force)
-    say(counts.provenance.notes, quiet)
-    show_counts(counts, out, as_json)
-
-
-@cli.command("merge")
-@click.argument("files", nargs=-1, required=True, metavar="COUNTS...")
-@click.option("--out", type=click.Path(), required=True, metavar="FILE", help=".npz to write.")
-@with_options([FORCE, JSON])
-def merge_command(files: tuple[str, ...], out: str, force: bool, as_json: bool) -> None:
-    """Add saved counts; they must come from one tokenizer and one alignment."""
-    from functools import reduce
-    from operator import add
-
-    from posgeom.atomic import check_out_file
-    from posgeom.counts import PositionCounts
-    from posgeom.emit import save_counts
-
-    check_out_file(out, force=force)
-    counts = reduce(add, map(PositionCounts.load, files))
-    save_counts(counts, out, force=force)
-    show_counts(counts, out, as_json)
-
-
 @cli.command("score")
 @click.argument("source", metavar="SOURCE|COUNTS|RUN")
 @with_options(READING, COUNTING, ESTIMATING, SCORING, [PER_HEAD, QUIET, JSON])
@@ -141,21 +103,17 @@ def score_command(
 ) -> None:
     """Rank encodings against a corpus, saved counts (.npz), or the folder of a run."""
     from posgeom.design import default_encodings
-    from posgeom.scoring import floor_estimate, score_encodings
-    from posgeom.sources import geometry_of
+    from posgeom.sources import scores_of
 
-    scoring = {name: settings.pop(name) for name in ("dim", "per_head", "seed")}
-    geometry = geometry_of(source, **settings, progress=wants_progress(quiet))
-    wanted = encodings or (*default_encodings(scoring["dim"]), "mds")
-    scores = score_encodings(geometry, wanted, **scoring)
-    floor = floor_estimate(geometry)
-    say(geometry.notes, quiet)
+    wanted = encodings or (*default_encodings(settings["dim"]), "mds")
+    found = scores_of(source, wanted, **settings, progress=wants_progress(quiet))
+    say(found.notes, quiet)
     if as_json:
-        click.echo(json.dumps({"floor": floor.value, "scores": records(scores)}))
+        click.echo(json.dumps({"floor": found.floor.value, "scores": records(found.scores)}))
         return
-    show_scores(scores)
-    click.echo(f"\nshift-invariant floor {floor}")
-    if geometry.estimator == "plugin":
+    show_scores(found.scores)
+    click.echo(f"\nshift-invariant floor {found.floor}")
+    if found.estimator == "plugin":
         say([PLUGIN_WARNING], quiet)
 
 
@@ -192,7 +150,7 @@ def diagnose_command(
     found = diagnose(counts, geometry, wanted, **scoring)
     if out is not None:
         made = Diagnosed(counts, geometry, found, chosen | {"encodings": wanted})
-        write_diagnosis(made, out, force=force)
+        write_diagnosis(made, out, force=force, progress=wants_progress(quiet))
     say(counts.provenance.notes + geometry.notes, quiet)
     if as_json:
         click.echo(json.dumps(found.as_dict(), allow_nan=False))
@@ -286,6 +244,8 @@ def run_command(pipeline: str, out: str, quiet: bool, force: bool) -> None:
         click.echo(f"{folder}: {'written' if fresh else 'is there already, not run again'}")
 
 
+cli.add_command(count_command)
+cli.add_command(merge_command)
 cli.add_command(export_command)
 cli.add_command(inject_command)
 cli.add_command(reproduce_command)
@@ -349,18 +309,6 @@ def show_scores(scores: "pd.DataFrame") -> None:
                 "monotonicity_violation": "{:.3f}".format,
             },
         )
-    )
-
-
-def show_counts(counts: Any, out: str, as_json: bool) -> None:
-    """What was counted."""
-    about = {"positions": counts.n_positions, "vocabulary": counts.vocab_size, "out": out}
-    if as_json:
-        click.echo(json.dumps(counts.provenance.as_dict() | about))
-        return
-    click.echo(
-        f"{counts.provenance.documents:,} documents, {counts.provenance.tokens:,} tokens, "
-        f"{counts.n_positions} positions, {counts.vocab_size:,} token types: written to {out}"
     )
 
 

@@ -2,12 +2,12 @@
 
 import difflib
 import os
-import re
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from itertools import repeat
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,16 +16,8 @@ from posgeom import named
 from posgeom.arrays import is_saved, saved_table, token_stream
 from posgeom.errors import PosgeomError
 from posgeom.files import Columns, Names, Reading, Table, find_files
+from posgeom.pieces import Document, Piece, checked
 from posgeom.readers import file_table, text_documents
-
-SURROGATES = re.compile("[\ud800-\udfff]")
-
-
-class Document(NamedTuple):
-    """One document: its text, or its ready token ids, or None for a null; and its group."""
-
-    content: str | NDArray[np.integer] | None
-    group: str | None = None  # documents that belong together share it
 
 
 class Corpus:
@@ -34,8 +26,9 @@ class Corpus:
     `name` is the source as given, `source` what a rerun would open (None for iterables).
     `holds_ids` is True for token ids and None for an iterable without documents.  `stream` is a
     memory-mapped run of tokens that is not cut into documents, `grid` the shape of positions in
-    two dimensions.  Iterating gives Documents; sources that can be read only once (standard
-    input, generators) raise PosgeomError the second time.
+    two dimensions, `pieces` what can be read by itself where the source is tables.  Iterating
+    gives Documents; sources that can be read only `once` (standard input, generators) raise
+    PosgeomError the second time.
     """
 
     def __init__(
@@ -48,6 +41,7 @@ class Corpus:
         reading: Reading | None = None,
         stream: NDArray[np.integer] | None = None,
         grid: tuple[int, int] | None = None,
+        pieces: Sequence[Piece] = (),
         once: bool = False,
     ) -> None:
         self.name = name
@@ -55,8 +49,10 @@ class Corpus:
         self.holds_ids = holds_ids
         self.stream = stream
         self.grid = grid
+        self.pieces = tuple(pieces)
+        self.once = once
         self._documents = documents
-        self._reading = reading or Reading()
+        self.reading = self._reading = reading or Reading()
         self._drawn: deque[Document] = deque()  # what head took from a source read only once
         self._rest = documents(self._reading) if once else None
         self._begun = False
@@ -252,7 +248,7 @@ def _open_iterable(source: Iterable[Any], options: Options) -> Corpus:
             content, group = item if isinstance(item, Document) else (item, None)
             if ids is None and content is not None:
                 ids = not isinstance(content, str)
-            yield Document(_checked(content, bool(ids), "document", number, "", reading), group)
+            yield Document(checked(content, bool(ids), "document", number, "", reading), group)
 
     once = iter(source) is source
     reading = Reading(encoding_errors=options.encoding_errors)
@@ -318,22 +314,41 @@ def _open_tables(
 ) -> Corpus:
     """The corpus of one or more tables with the same columns; `groups` holds one for each."""
     reading = Reading(options.documents, options.encoding_errors)
-    columns = next(filter(None, (table.columns(replace(reading)) for table in tables)), None)
+    columns = _columns(tables, reading)
     if not columns:
         raise PosgeomError(f"{name} is empty; expected at least one document")
     text, ids = _choose(columns, options, name)
     names: Names = [text] if options.group_field is None else [text, options.group_field]
+    pieces = [
+        Piece(table, names, ids, group, size=table.file.size if table.file else None)
+        for table, group in zip(tables, groups or repeat(None, len(tables)), strict=True)
+    ]
+    return corpus_of(pieces, name, source, reading)
+
+
+def corpus_of(pieces: Sequence[Piece], name: str, source: str | None, reading: Reading) -> Corpus:
+    """The corpus whose documents are those of the pieces, in their order."""
 
     def documents(reading: Reading) -> Iterator[Document]:
-        for place, table in enumerate(tables):
-            group: str | None = groups[place] if groups else None
-            for number, row in enumerate(table.rows(names, reading), 1):
-                content = _checked(row[0], ids, "row", number, f" of {table.name}", reading)
-                if len(row) > 1:
-                    group = None if row[1] is None else str(row[1])
-                yield Document(content, group)
+        for piece in pieces:
+            yield from piece.documents(reading)
 
-    return Corpus(name, source, documents, holds_ids=ids, reading=reading)
+    ids = pieces[0].holds_ids
+    return Corpus(name, source, documents, holds_ids=ids, reading=reading, pieces=pieces)
+
+
+def _columns(tables: list[Table], reading: Reading) -> Columns:
+    """The columns of the first table that has any; a broken one tells when it is read."""
+    broken = None
+    for table in tables:
+        try:
+            if columns := table.columns(replace(reading)):
+                return columns
+        except PosgeomError as error:
+            broken = broken or error
+    if broken is not None:
+        raise broken
+    return {}
 
 
 def _choose(columns: Columns, options: Options, name: str) -> tuple[str | None, bool]:
@@ -359,37 +374,3 @@ def _choose(columns: Columns, options: Options, name: str) -> tuple[str | None, 
                 f"choose by --text-field (all columns: {listing})"
             )
     raise PosgeomError(f"{name} has no column of text or ids; it has: {listing}")
-
-
-def _checked(
-    value: object, ids: bool, what: str, number: int, where: str, reading: Reading
-) -> str | NDArray[np.integer] | None:
-    """A document's content as it should be: text that can be encoded, or an array of ids."""
-    if value is None:
-        return None
-    if not ids and isinstance(value, str):
-        if value.isascii() or not SURROGATES.search(value):
-            return value
-        if reading.encoding_errors == "strict":  # JSON can write half a surrogate pair
-            raise PosgeomError(
-                f"{what} {number}{where} holds a lone surrogate, which is no character; "
-                "go on with --encoding-errors replace"
-            )
-        value, count = SURROGATES.subn("\ufffd", value)
-        reading.replaced += count
-        return value
-    expected = "a sequence of token ids (whole numbers from 0)" if ids else "text"
-    if ids and not isinstance(value, (str, bytes, dict)):
-        try:
-            array = np.asarray(value)
-        except ValueError:  # sequences in it, of several lengths
-            array = np.empty((0, 0))
-        if array.ndim == 1 and not array.size:
-            return np.empty(0, np.int64)
-        if array.ndim == 1 and array.dtype.kind in "iu":
-            array = array.astype(np.int64)
-            if array.min() >= 0:
-                return array
-    came = re.sub(r"\s+", " ", repr(value))
-    came = came if len(came) <= 40 else came[:37] + "..."
-    raise PosgeomError(f"{what} {number}{where} is {came}; expected {expected}")

@@ -12,9 +12,10 @@ from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 from tqdm import tqdm
 
-from posgeom.corpus import Corpus, Document, open_corpus
+from posgeom.corpus import Corpus, open_corpus
 from posgeom.counts import PositionCounts, Provenance, canonical, rename_columns
 from posgeom.errors import PosgeomError
+from posgeom.pieces import Document
 from posgeom.streams import check_vocabulary, count_stream
 from posgeom.tokenizer import Tokenizer, load_tokenizer
 from posgeom.windows import Window
@@ -23,7 +24,7 @@ IntArray = NDArray[np.int64]
 
 MOST_POSITIONS = 512  # counted where no number is given
 BATCH_DOCUMENTS, BATCH_SIZE = 2_000, 2_000_000  # documents, and characters or ids
-FLUSH = 4_000_000  # tokens between two merges into the sparse counts
+FLUSH = 16_000_000  # tokens between two merges into the sparse counts
 _BAR: dict[str, Any] = {"desc": "count", "leave": False, "unit_scale": True}
 
 
@@ -37,6 +38,7 @@ def count_positions(
     folds: int = 16,
     special_tokens: bool = False,
     up_to: int | None = None,
+    part: bool = False,
     progress: bool = False,
     **reading: Any,
 ) -> PositionCounts:
@@ -49,6 +51,8 @@ def count_positions(
     grid        (rows, columns) for two-dimensional documents of rows·columns tokens
     folds       a power of two; the fold of a document is a hash of its group, or of itself
     up_to       count more than `positions`, as far as documents reach but no further than this
+    part        the corpus is one part of several, whose counts will be added: it may be small and
+                its documents short, and n is 512 where no number is given
     reading     text_field, group_field, documents, split, …, see open_corpus
 
     Raises PosgeomError for a source that cannot be read, for one without usable tokens or with a
@@ -76,10 +80,22 @@ def count_positions(
                 tally.add(batch)
                 bar.update(len(batch))
         counts = tally.finish(source, special_tokens, grid)
+    return counts if part else completed(counts, source, positions, up_to)
+
+
+def completed(
+    counts: PositionCounts, source: Corpus, positions: int | None, up_to: int | None = None
+) -> PositionCounts:
+    """The counts of a whole corpus, from those of its parts: what count_positions makes of them.
+
+    Raises PosgeomError where they are too few, or reach less far than was asked for.
+    """
+    counts = _with_notes(counts)
     _check_enough(counts, source)
-    if positions is None and grid is None:
+    if positions is None and counts.grid is None:
         return _usual_length(counts)
-    if positions is not None and positions > counts.provenance.longest and align != "packed":
+    packed = counts.provenance.align == "packed"
+    if positions is not None and positions > counts.provenance.longest and not packed:
         longest = counts.provenance.longest
         raise PosgeomError(
             f"--positions {positions} came, the longest document has {longest} tokens; "
@@ -96,8 +112,13 @@ class _Tally:
         self.folds = folds
         self.documents = np.zeros(folds, dtype=np.int64)
         self.read = self.tokens = self.longest = self.fingerprint = 0
-        self.counts = csr_array((folds * window.n_positions, 1), dtype=np.int64)
-        self._pending: list[tuple[IntArray, IntArray]] = []
+        self.counts = csr_array((folds * window.n_positions, 1), dtype=np.int32)
+        self._row_type = np.min_scalar_type(self.counts.shape[0])
+        self.grouped = False
+        # asked for even if no document comes: the vocabulary of every part must hold it
+        packed = window.align == "packed"
+        self.separator = tokenizer.separator if tokenizer is not None and packed else None
+        self._pending: list[tuple[NDArray[Any], NDArray[np.int32]]] = []
         self._n_pending = 0
 
     def add(self, batch: list[Document]) -> None:
@@ -119,10 +140,12 @@ class _Tally:
         self.documents += np.bincount(folds[filled], minlength=self.folds)
         self.tokens += len(ids)
         self.longest = max(self.longest, int(lengths.max()))
-        if self.window.align == "packed" and self.tokenizer is not None:
-            ids, lengths = _with_separators(ids, lengths, self.tokenizer.separator)
+        self.grouped = self.grouped or any(d.group is not None for d in usable)
+        if self.separator is not None:
+            ids, lengths = _with_separators(ids, lengths, self.separator)
         rows, kept = self.window.place(lengths, folds)
-        self._pending.append((rows[kept], ids[kept]))
+        check_vocabulary(int(ids.max(initial=0)))  # before it is narrowed
+        self._pending.append((rows[kept].astype(self._row_type), ids[kept].astype(np.int32)))
         self._n_pending += int(kept.sum())
         if self._n_pending > FLUSH:
             self._flush()
@@ -143,8 +166,10 @@ class _Tally:
             return
         rows = np.concatenate([r for r, _ in self._pending])
         ids = np.concatenate([i for _, i in self._pending])
-        width = max(self.counts.shape[1], check_vocabulary(int(ids.max(initial=0))) + 1)
-        new = coo_array((np.ones_like(ids), (rows, ids)), (self.counts.shape[0], width)).tocsr()
+        width = max(self.counts.shape[1], int(ids.max(initial=0)) + 1)
+        # four bytes a count are enough for the first two thousand million tokens
+        ones = np.ones(len(ids), dtype=np.int32 if self.tokens < 1 << 31 else np.int64)
+        new = coo_array((ones, (rows, ids)), (self.counts.shape[0], width)).tocsr()
         self.counts.resize(new.shape)
         self.counts = self.counts + new
         self._pending, self._n_pending = [], 0
@@ -164,12 +189,8 @@ class _Tally:
                 rank[order] = np.arange(len(order))
                 counts = rename_columns(counts, rank, len(order))
                 vocabulary = tuple(sorted(vocabulary))
-        skipped = self.read - int(self.documents.sum())
-        notes = list(self.tokenizer.notes) if self.tokenizer is not None else []
-        if skipped:
-            notes.append(f"{skipped:,} of {self.read:,} documents hold nothing and were skipped")
-        if source.replaced:
-            notes.append(f"{source.replaced:,} byte sequences are not UTF-8 and were replaced")
+        grouped = self.grouped or any(piece.grouped for piece in source.pieces)
+        documents = int(self.documents.sum())
         return PositionCounts(
             counts=counts,
             n_folds=self.folds,
@@ -182,13 +203,14 @@ class _Tally:
                 tokenizer_digest=self.tokenizer.digest if self.tokenizer is not None else "ids",
                 special_tokens=special_tokens,
                 align=self.window.align,
-                documents=int(self.documents.sum()),
+                folds_by="group" if grouped else "document" if documents else "",
+                documents=documents,
                 tokens=self.tokens,
                 longest=self.longest,
-                skipped=skipped,
+                skipped=self.read - documents,
                 replaced=source.replaced,
                 fingerprint=self.fingerprint % 2**128,
-                notes=tuple(notes),
+                notes=self.tokenizer.notes if self.tokenizer is not None else (),
             ),
         )
 
@@ -217,6 +239,18 @@ def _window_size(
             "leave --positions and --align out"
         )
     return cells, "grid"
+
+
+def _with_notes(counts: PositionCounts) -> PositionCounts:
+    """The counts, with notes of what was skipped and replaced."""
+    p = counts.provenance
+    notes = list(p.notes)
+    if p.skipped:
+        read = p.documents + p.skipped
+        notes.append(f"{p.skipped:,} of {read:,} documents hold nothing and were skipped")
+    if p.replaced:
+        notes.append(f"{p.replaced:,} byte sequences are not UTF-8 and were replaced")
+    return replace(counts, provenance=replace(p, notes=tuple(notes)))
 
 
 def _check_enough(counts: PositionCounts, source: Corpus) -> None:

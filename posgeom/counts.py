@@ -1,8 +1,10 @@
 """Token counts by fold, position and token: all that the geometry needs of a corpus."""
 
 import json
+from collections.abc import Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
 from os import PathLike
 from pathlib import Path
 from typing import Any, BinaryIO, Self
@@ -23,7 +25,8 @@ class Provenance:
     """Where counts come from.  Sums over shards, so that merged counts say what they hold.
 
     fingerprint is the sum mod 2^128 of a digest of each document: the same for every order and
-    every way of cutting the corpus into shards.
+    every way of cutting the corpus into shards.  folds_by is what a document's fold is a hash of,
+    its "group" or the "document" itself; "" where that is not known.
     """
 
     sources: tuple[str, ...] = ()
@@ -31,6 +34,7 @@ class Provenance:
     tokenizer_digest: str = ""
     special_tokens: bool = False
     align: str = "start"
+    folds_by: str = ""
     documents: int = 0
     tokens: int = 0
     longest: int = 0
@@ -40,9 +44,10 @@ class Provenance:
     notes: tuple[str, ...] = ()
 
     def __add__(self, other: Self) -> "Provenance":
-        for key in ("tokenizer_digest", "special_tokens", "align"):
+        for key in ("tokenizer_digest", "special_tokens", "align", "folds_by"):
             mine, theirs = getattr(self, key), getattr(other, key)
-            if mine != theirs:
+            unknown = key == "folds_by" and not (mine and theirs)  # or there was no document
+            if mine != theirs and not unknown:
                 raise PosgeomError(
                     f"counts with {key} {mine!r} and {theirs!r} cannot be added "
                     f"(tokenizers {self.tokenizer} and {other.tokenizer}); "
@@ -51,6 +56,7 @@ class Provenance:
         return replace(
             self,
             sources=tuple(sorted({*self.sources, *other.sources})),
+            folds_by=self.folds_by or other.folds_by,
             documents=self.documents + other.documents,
             tokens=self.tokens + other.tokens,
             longest=max(self.longest, other.longest),
@@ -141,6 +147,8 @@ class PositionCounts:
         n, K = self.n_positions, self.n_folds
         if not 1 <= n_folds <= K or n_folds & (n_folds - 1):
             raise PosgeomError(f"{K} folds cannot become {n_folds}; use a power of two up to {K}")
+        if n_folds == K:
+            return self
         counts = sum_by_row(self.counts, np.arange(K * n) % (n_folds * n), n_folds * n)
         documents = self.documents.reshape(-1, n_folds).sum(axis=0)
         return replace(self, counts=counts, n_folds=n_folds, documents=documents)
@@ -171,61 +179,74 @@ class PositionCounts:
                 f"(grid {other.grid}) cannot be added; count both corpora in the same way"
             )
         provenance = self.provenance + other.provenance
+        _refuse_other_window(*sorted((self, other), key=lambda c: c.n_positions))
         a, b, vocabulary = _one_vocabulary(self, other)
-        n = max(self.n_positions, other.n_positions)
-        rows, columns = self.n_folds * n, max(a.shape[1], b.shape[1])
-        total = sum(
-            (_spread(c, self.n_folds, n, columns) for c in (a, b)),
-            csr_array((rows, columns), dtype=np.int64),
-        )
+        n, columns = max(self.n_positions, other.n_positions), max(a.shape[1], b.shape[1])
         return replace(
             self,
-            counts=canonical(total),
+            # the sum of canonical arrays is one: sorted, and without zeros
+            counts=_spread(a, self.n_folds, n, columns) + _spread(b, self.n_folds, n, columns),
             documents=self.documents + other.documents,
             vocabulary=vocabulary,
             provenance=provenance,
         )
 
-    def save(self, file: str | PathLike[str] | BinaryIO) -> None:
-        """Write a compressed .npz without pickled objects; equal counts give equal bytes."""
-        text = {
+    def followed_by(self, other: Self) -> "PositionCounts":
+        """The counts of one corpus, of whose documents these are the first and other the rest.
+
+        As `+`, but a packed stream goes on where it stood: position i of other's fold k becomes
+        position (i + tokens so far in fold k) mod n.
+        """
+        if self.provenance.align != "packed" or self.n_positions != other.n_positions:
+            return self + other
+        K, n = self.n_folds, self.n_positions
+        begin = self.fold_totals.sum(axis=1)
+        rows = (np.arange(n) - begin[:, None]) % n + n * np.arange(K)[:, None]
+        return self + replace(other, counts=other.counts[rows.ravel()])
+
+    def save(self, file: str | PathLike[str] | BinaryIO, *, compressed: bool = True) -> None:
+        """Write an .npz without pickled objects; equal counts give equal bytes."""
+        write: Any = np.savez_compressed if compressed else np.savez
+        write(file, **self._arrays())
+
+    def _arrays(self) -> dict[str, NDArray[Any]]:
+        """All that these counts are, as arrays of the narrowest types."""
+        about = {
             "format": _FORMAT,
             "n_folds": self.n_folds,
             "grid": self.grid,
             "vocabulary": self.vocabulary,
             "provenance": self.provenance.as_dict(),
         }
-        np.savez_compressed(
-            file,
-            data=self.counts.data,
-            indices=self.counts.indices,
-            indptr=self.counts.indptr,
-            shape=np.array(self.counts.shape),
-            documents=self.documents,
+        return {
+            "data": _narrow(self.counts.data),
+            "indices": _narrow(self.counts.indices),
+            "indptr": _narrow(self.counts.indptr),
+            "shape": np.array(self.counts.shape),
+            "documents": self.documents,
             # JSON bytes: a NumPy string array would be as wide as the longest token
-            about=np.frombuffer(json.dumps(text).encode(), dtype=np.uint8),
-        )
+            "about": np.frombuffer(json.dumps(about).encode(), dtype=np.uint8),
+        }
 
-    @classmethod
-    def load(cls, file: str | PathLike[str] | BinaryIO) -> Self:
+    def __sizeof__(self) -> int:
+        # by it a cluster decides which of two counts to move
+        C = self.counts
+        return int(C.data.nbytes + C.indices.nbytes + C.indptr.nbytes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # what travels between processes is a quarter of the arrays that are computed with
+        return _from_arrays, (self._arrays(),)
+
+    @staticmethod
+    def load(file: str | PathLike[str] | BinaryIO) -> "PositionCounts":
         """Counts that `save` wrote; PosgeomError for a file that holds none."""
         if isinstance(file, str | PathLike) and not Path(file).is_file():
             raise PosgeomError(f"counts {file} are not there; give a file that was saved by count")
         try:
             with _opened(file) as data, np.load(data, allow_pickle=False) as saved:
-                about = json.loads(saved["about"].tobytes())
-                counts = csr_array(
-                    (saved["data"], saved["indices"], saved["indptr"]), tuple(saved["shape"])
-                )
-                counts.check_format()
-                return cls(
-                    counts=counts,
-                    n_folds=about["n_folds"],
-                    documents=saved["documents"],
-                    vocabulary=tuple(about["vocabulary"]) if about["vocabulary"] else None,
-                    grid=tuple(about["grid"]) if about["grid"] else None,
-                    provenance=Provenance.from_dict(about["provenance"]),
-                )
+                counts = _from_arrays(saved)
+            counts.counts.check_format()
+            return counts
         except PosgeomError:
             raise
         except Exception as error:  # zip, JSON and array faults: all mean the same to a reader
@@ -235,6 +256,27 @@ class PositionCounts:
 def _opened(file: str | PathLike[str] | BinaryIO) -> AbstractContextManager[BinaryIO]:
     # np.load leaves a broken file open
     return open(file, "rb") if isinstance(file, str | PathLike) else nullcontext(file)
+
+
+def _from_arrays(arrays: Mapping[str, NDArray[Any]]) -> PositionCounts:
+    """The inverse of PositionCounts._arrays."""
+    about = json.loads(arrays["about"].tobytes())
+    data, shape = arrays["data"].astype(np.int64), tuple(arrays["shape"].tolist())
+    index = np.int32 if max(len(data), *shape) < 1 << 31 else np.int64
+    indices, indptr = (arrays[name].astype(index) for name in ("indices", "indptr"))
+    return PositionCounts(
+        counts=csr_array((data, indices, indptr), shape),
+        n_folds=about["n_folds"],
+        documents=arrays["documents"],
+        vocabulary=None if about["vocabulary"] is None else tuple(about["vocabulary"]),
+        grid=tuple(about["grid"]) if about["grid"] else None,
+        provenance=Provenance.from_dict(about["provenance"]),
+    )
+
+
+def _narrow(numbers: NDArray[np.integer[Any]]) -> NDArray[np.unsignedinteger[Any]]:
+    """The same numbers, none negative, in the smallest type that holds them."""
+    return numbers.astype(np.min_scalar_type(int(numbers.max(initial=0))))
 
 
 def sum_by_row(counts: csr_array, target: IntArray, n_rows: int) -> csr_array:
@@ -254,9 +296,25 @@ def canonical(counts: coo_array | csr_array) -> csr_array:
 
 def _spread(counts: csr_array, K: int, n: int, columns: int) -> csr_array:
     """(K·n, columns): counts of fewer positions and tokens laid into a wider frame."""
-    entries, own = counts.tocoo(), counts.shape[0] // K
-    rows = entries.row // own * n + entries.row % own
-    return csr_array((entries.data, (rows, entries.col)), (K * n, columns))
+    own, begins = counts.shape[0] // K, counts.indptr
+    if own < n:  # rows without tokens behind those of each fold
+        ends = np.repeat(begins[own::own, None], n - own, axis=1)
+        begins = np.hstack([begins[1:].reshape(K, own), ends]).ravel()
+        begins = np.concatenate([counts.indptr[:1], begins])
+    return csr_array((counts.data, counts.indices, begins), (K * n, columns))
+
+
+def _refuse_other_window(short: PositionCounts, long: PositionCounts) -> None:
+    """Raise PosgeomError where positions of `long` would lack tokens that `short` left out."""
+    n, p = short.n_positions, short.provenance
+    if n == long.n_positions:
+        return
+    cut = p.align not in ("start", "end") or p.longest > n or (p.tokens and not p.longest)
+    if cut:
+        raise PosgeomError(
+            f"counts of {n} positions and of {long.n_positions} cannot be added: what lay past "
+            f"position {n} was left out of the first; count both corpora in the same way"
+        )
 
 
 def _one_vocabulary(
@@ -269,6 +327,12 @@ def _one_vocabulary(
         raise PosgeomError(
             "counts of tokens and counts of bare ids cannot be added; use one tokenizer for both"
         )
+    for c in (a, b):  # only vocabularies that grow with the corpus are sorted
+        if any(earlier >= later for earlier, later in pairwise(c.vocabulary or ())):
+            raise PosgeomError(
+                f"counts over {a.vocab_size:,} and {b.vocab_size:,} token types that are not the "
+                "same cannot be added; count both corpora in the same way, with one tokenizer"
+            )
     vocabulary = tuple(sorted({*a.vocabulary, *b.vocabulary}))
     column = {token: i for i, token in enumerate(vocabulary)}
     counts = [
@@ -280,7 +344,5 @@ def _one_vocabulary(
 
 def rename_columns(counts: csr_array, target: IntArray, n_columns: int) -> csr_array:
     """(rows, n_columns): column v of counts moved to column target[v]."""
-    entries = counts.tocoo()
-    return canonical(
-        coo_array((entries.data, (entries.row, target[entries.col])), (counts.shape[0], n_columns))
-    )
+    indices = target[counts.indices]
+    return canonical(csr_array((counts.data, indices, counts.indptr), (counts.shape[0], n_columns)))

@@ -54,14 +54,27 @@ class Table(NamedTuple):
     name: str
     columns: Callable[[Reading], Columns]  # empty where there is no row
     rows: Callable[[Names, Reading], Iterator[Row]]
+    file: "File | None" = None  # where the table is one
 
 
 class File(NamedTuple):
-    """A file on any fsspec file system; `relative` is its name below the folder it came from."""
+    """A file on any fsspec file system; `relative` is its name below the folder it came from.
+
+    size: its bytes, where the file system says.  version: what else it says that changes when
+    the file does.
+    """
 
     fs: Any
     path: str
     relative: str
+    size: int | None = None
+    version: str = ""
+
+    @classmethod
+    def of(cls, fs: Any, entry: dict[str, Any], relative: str) -> "File":
+        """The file of an entry that an fsspec file system lists."""
+        marks = [entry.get(key) for key in ("mtime", "ETag", "LastModified", "created")]
+        return cls(fs, entry["name"], relative, entry.get("size"), str(marks))
 
     @property
     def suffixes(self) -> tuple[str, str]:
@@ -98,7 +111,7 @@ def find_files(source: str) -> tuple[str, list[File]]:
             raise PosgeomError(f"cannot open {source}: {first_line(error)}") from error
     try:
         if fs.isfile(path):
-            return name, [File(fs, path, PurePosixPath(path).name)]
+            return name, [File.of(fs, fs.info(path) | {"name": path}, PurePosixPath(path).name)]
         if fs.isdir(path):
             found, base = fs.find(path, detail=True), path
         elif fs.exists(path):
@@ -110,13 +123,13 @@ def find_files(source: str) -> tuple[str, list[File]]:
             return name, []
     except OSError as error:
         raise PosgeomError(f"cannot open {source}: {reason(error)}") from error
-    sizes = {
-        File(fs, path, path.removeprefix(base).lstrip("/")): entry.get("size")
+    every = [
+        File.of(fs, entry | {"name": path}, path.removeprefix(base).lstrip("/"))
         for path, entry in sorted(found.items())
         if entry["type"] == "file"
-    }
-    shown = {f: n for f, n in sizes.items() if not re.search(r"(^|/)\.", f.relative)}
-    return name, [file for file, size in shown.items() if size != 0] or list(shown)
+    ]
+    shown = [file for file in every if not re.search(r"(^|/)\.", file.relative)]
+    return name, [file for file in shown if file.size != 0] or shown
 
 
 @contextmanager

@@ -344,4 +344,4 @@ FORMATS = {
 def file_table(file: File) -> Table:
     """The table of one file, by its suffix."""
     columns, rows = FORMATS[file.format]
-    return Table(file.path, partial(columns, file), partial(rows, file))
+    return Table(file.path, partial(columns, file), partial(rows, file), file)

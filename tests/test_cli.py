@@ -521,6 +521,37 @@ def test_counts_that_do_not_belong_together_are_not_merged(refused, counted, pos
         refused("merge", "c.npz", f"{name}.npz", "--out", "m.npz", says=says)
 
 
+def test_another_window_or_fold_rule_is_not_merged(refused, counted, posgeom_ok):
+    for name, options, says in [
+        ("short", ("--positions", 5), ["of 5 positions and of 8", "in the same way"]),
+        ("group", ("--positions", 8, "--group-field", "file"), ["'document' and 'group'"]),
+    ]:
+        posgeom_ok("count", "lines.txt", *options, "--out", f"{name}.npz")
+        refused("merge", "c.npz", f"{name}.npz", "--out", "m.npz", says=says)
+
+
+def test_parts_that_would_not_do_alone_merge_to_the_whole(counted, posgeom_ok):
+    lines = drifting_text().splitlines(keepends=True)
+    for k, part in enumerate((lines[:1], lines[1:100], lines[100:])):
+        write(f"{k}.txt", "".join(part))
+        posgeom_ok("count", f"{k}.txt", "--positions", 8, "--part", "--out", f"{k}.npz")
+    posgeom_ok("merge", "0.npz", "1.npz", "2.npz", "--out", "sum.npz")
+    whole, total = (posgeom.PositionCounts.load(f"{name}.npz") for name in ("c", "sum"))
+    assert (whole.counts != total.counts).nnz == 0
+    assert whole.vocabulary == total.vocabulary
+    assert whole.provenance.fingerprint == total.provenance.fingerprint
+
+
+def test_what_a_count_cannot_share_or_resume_is_refused(refused, posgeom_ok):
+    for source, option, says in [
+        ("digits", ("--dask", "local:2"), ["--dask came, but digits cannot be cut"]),
+        ("digits", ("--skip-bad",), ["--skip-bad came, but digits cannot be cut"]),
+        ("-", ("--resume",), ["can be read only once", "give a file"]),
+        ("lines.txt", ("--dask", "local:0"), ["--dask local:0 came", "1 or more"]),
+    ]:
+        refused("count", source, *option, "--out", "o.npz", says=says)
+
+
 def test_merged_counts_are_those_of_both_corpora(counted, posgeom_ok):
     write("more.txt", drifting_text(documents=77, seed=5))
     write("both.txt", drifting_text() + drifting_text(documents=77, seed=5))

@@ -1,0 +1,1 @@
+"""Where shards are counted, if not in this process."""
