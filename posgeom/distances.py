@@ -2,8 +2,8 @@
 
 Every function takes profiles `P` (n, V), dense or sparse, whose rows are distributions over the
 vocabulary, and returns a symmetric (n, n) float64 matrix with an exact zero diagonal.  The
-profiles of a corpus are sparse and stay so: Gram products run over dense blocks of columns, the
-other sums over the tokens that two rows share.
+profiles of a corpus are sparse and stay so: Gram products run over dense blocks of columns, or
+tiles of many rows (posgeom.root_profiles), the other sums over the tokens that two rows share.
 """
 
 from collections.abc import Callable, Iterator
@@ -14,9 +14,11 @@ from numpy.typing import ArrayLike, NDArray
 from scipy.sparse import csc_array, csr_array, issparse
 
 from posgeom.errors import PosgeomError
+from posgeom.root_profiles import RootProfiles
 
 FloatArray = NDArray[np.float64]
 
+MANY = 1_024  # rows from which on tiles repay the second that their loop takes to compile
 _BLOCK = 4_000_000  # entries of a dense column block: 32 MB
 
 
@@ -37,6 +39,8 @@ def squared_hellinger(P: ArrayLike | csr_array) -> FloatArray:
     S = check_profiles(P)
     S.data = np.sqrt(S.data)
     n = S.shape[0]
+    if n >= MANY:
+        return RootProfiles.of(S).all_squared()
     G = np.zeros((n, n))
     for block in _column_blocks(S):
         block -= block.mean(axis=0)  # distances are unchanged, and 2 − 2·BC no longer cancels

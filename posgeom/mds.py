@@ -1,14 +1,23 @@
 """Classical multidimensional scaling: from distances to coordinates."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from scipy.linalg import eigh
+from scipy.sparse import csr_array
 
+from posgeom.distances import check_profiles
 from posgeom.errors import PosgeomError
+from posgeom.krylov import krylov_eigenpairs
+from posgeom.root_profiles import RootProfiles
 
 FloatArray = NDArray[np.float64]
+
+MANY, FEW = 1_024, 32  # points, and points an axis, from which on products beat a decomposition
+_BLOCK = 256  # rows and columns of a block: 512 KB
+TOLERANCE = 1e-8  # of an eigenvector's residual, in parts of the largest eigenvalue
 
 
 @dataclass(frozen=True)
@@ -46,18 +55,55 @@ def classical_mds(
     n = len(B)
     if n_components is None:
         w, U = eigh(B)
-    elif 1 <= n_components <= n:
-        w, U = largest_eigenpairs(B, n_components)
     else:
-        raise PosgeomError(f"{n_components} components were asked of {n} points; use 1 to {n}")
+        check_components(n_components, n)
+        w, U = largest_eigenpairs(B, n_components)
     w, U = w[::-1], U[:, ::-1]
     r = positive_rank(w, n) if n_components is None else n_components
     P = fix_signs(U[:, :r]) * np.sqrt(np.maximum(w[:r], 0))
     return MDSResult(coordinates=P, eigenvalues=w)
 
 
+def spectral_mds(
+    P: ArrayLike | csr_array, n_components: int, *, tolerance: float = TOLERANCE, seed: int = 0
+) -> MDSResult:
+    """Classical MDS of the Hellinger distances between the rows of P, without an (n, n) matrix.
+
+    B = X Xᵀ with X = √P less its mean row: its eigenvalues are the squared singular values of X,
+    its coordinates U Σ.  The same as classical_mds(hellinger(P), n_components).
+    P: (n, V), dense or sparse, rows sum to 1.  n_components: r in 1..n.  tolerance: of the residual
+    ‖B u − λ u‖ of each axis, in parts of the largest eigenvalue; the error of an eigenvalue goes as
+    its square.  seed: of the vectors that the search starts from.
+    Raises PosgeomError for rows that are no distributions, and for r out of range.
+    """
+    S = check_profiles(P)
+    S.data = np.sqrt(S.data)
+    return spectral_mds_of(RootProfiles.of(S), n_components, tolerance=tolerance, seed=seed)
+
+
+def spectral_mds_of(
+    roots: RootProfiles, n_components: int, *, tolerance: float = TOLERANCE, seed: int = 0
+) -> MDSResult:
+    """spectral_mds of root profiles that are in tiles already."""
+    n = roots.n
+    check_components(n_components, n)
+    w, U, _ = krylov_eigenpairs(roots.gram_times, n, n_components, tolerance=tolerance, seed=seed)
+    w, U = w[::-1], U[:, ::-1]
+    return MDSResult(fix_signs(U) * np.sqrt(np.maximum(w, 0)), w)
+
+
+def check_components(r: int, n: int) -> None:
+    """Raise PosgeomError unless n points have r axes."""
+    if not 1 <= r <= n:
+        raise PosgeomError(f"{r} components were asked of {n} points; use 1 to {n}")
+
+
 def largest_eigenpairs(B: FloatArray, r: int) -> tuple[FloatArray, FloatArray]:
     """The r largest eigenvalues of a symmetric (n, n) matrix, ascending, and vectors (n, r)."""
+    if len(B) >= MANY and r <= len(B) // FEW:
+        w, U, left = krylov_eigenpairs(lambda Y: B @ Y, len(B), r, tolerance=TOLERANCE)
+        if left <= TOLERANCE:
+            return w, U
     w, U = eigh(B, subset_by_index=[len(B) - r, len(B) - 1])
     if len(w) < r:  # LAPACK loses some, or all, of many equal ones
         w, U = (x[..., -r:] for x in eigh(B))
@@ -68,8 +114,29 @@ def centred_gram(D: FloatArray, *, squared: bool = False) -> FloatArray:
     """B = −½ J D² J, the Gram matrix of the points about their centroid, (n, n)."""
     S = D if squared else D**2
     means = S.mean(axis=0)
-    B = -0.5 * (S - means[:, None] - means[None, :] + means.mean())
-    return (B + B.T) / 2
+    B = S - (means - means.mean() / 2)[:, None]
+    B -= means - means.mean() / 2
+    B *= -0.5
+    return symmetrised(B)
+
+
+def symmetrised(M: FloatArray) -> FloatArray:
+    """(M + Mᵀ)/2 in the place of M (n, n), exactly symmetric."""
+    for a, b in square_blocks(len(M)):
+        block = (M[a, b] + M[b, a].T) / 2
+        M[a, b], M[b, a] = block, block.T
+    return M
+
+
+def square_blocks(n: int) -> Iterator[tuple[slice, slice]]:
+    """Rows and columns of the blocks on and above the diagonal of an (n, n) matrix.
+
+    A transpose is read across the lines of memory: block by block each is fetched only once.
+    """
+    begins = range(0, n, _BLOCK)
+    for a in begins:
+        for b in begins[a // _BLOCK :]:
+            yield slice(a, a + _BLOCK), slice(b, b + _BLOCK)
 
 
 def positive_rank(eigenvalues: FloatArray, n: int) -> int:
@@ -98,7 +165,7 @@ def check_square(D: ArrayLike, what: str) -> FloatArray:
         raise PosgeomError(f"{what} came with shape {M.shape}; a square (n, n) matrix is needed")
     if not np.isfinite(M).all():
         raise PosgeomError(f"{what} hold NaN or infinity; give finite numbers")
-    symmetric = np.array_equal(M, M.T) or np.allclose(M, M.T, 1e-8, 1e-10 * np.abs(M).max())
-    if not symmetric:
+    equal = all(np.array_equal(M[a, b], M[b, a].T) for a, b in square_blocks(len(M)))
+    if not equal and not np.allclose(M, M.T, 1e-8, 1e-10 * np.abs(M).max()):
         raise PosgeomError(f"{what} are not symmetric; give d(i, j) = d(j, i)")
     return M

@@ -1,6 +1,7 @@
 """One table: how well each encoding fits a corpus."""
 
 from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Self
@@ -29,16 +30,15 @@ from posgeom.inference import (
     scale_of,
     stress_of,
 )
+from posgeom.root_profiles import threads
 from posgeom.stress import (
+    Target,
     check_nonzero,
     monotonicity_violation,
     offset_groups,
-    optimal_scale,
-    raw_stress,
-    separation,
+    pairs,
     shift_invariant_floor,
     spearman,
-    stress,
 )
 
 if TYPE_CHECKING:
@@ -104,7 +104,10 @@ def score_encodings(
     check_structure(geometry)
 
     made = make_encodings(geometry, encodings, dim, seed=seed, per_head=per_head)
-    return pd.DataFrame([score(geometry, e) for e in made], columns=list(COLUMNS))
+    target = Target.of(geometry.distances)
+    with ThreadPoolExecutor(threads() if target.is_large else 1) as pool:
+        rows = list(pool.map(lambda encoding: score(geometry, encoding, target), made))
+    return pd.DataFrame(rows, columns=list(COLUMNS))
 
 
 def check_structure(geometry: Geometry) -> None:
@@ -228,14 +231,18 @@ def first_equal(geometry: Geometry, encoding: Encoding, dtype: str) -> float:
     return float("nan") if row is None else float(geometry.index[row])
 
 
-def score(geometry: Geometry, encoding: Encoding) -> dict[str, object]:
-    """One row of score_encodings."""
-    δ, D = encoding_distances(geometry, encoding), geometry.distances
+def score(
+    geometry: Geometry, encoding: Encoding, target: Target | None = None
+) -> dict[str, object]:
+    """One row of score_encodings; target: the geometry's distances, where they are at hand."""
+    target = target or Target.of(geometry.distances)
+    delta = encoding_distances(geometry, encoding)
+    δ = pairs(delta)
     # A table made from this sample follows its noise: no correction for bias knows of that.
-    errors = Errors.of(geometry, δ, correct=encoding.family not in DESIGNERS)
-    fit = errors.stress or Estimate(stress(δ, D))
-    raw = errors.raw_stress or Estimate(raw_stress(δ, D))
-    scale = errors.scale or Estimate(optimal_scale(δ, D))
+    errors = Errors.of(geometry, delta, correct=encoding.family not in DESIGNERS)
+    fit = errors.stress or Estimate(target.stress(δ))
+    raw = errors.raw_stress or Estimate(target.raw_stress(δ))
+    scale = errors.scale or Estimate(target.scale(δ))
     kruskal = fit.value**0.5
     return {
         "encoding": encoding.name,
@@ -245,8 +252,8 @@ def score(geometry: Geometry, encoding: Encoding) -> dict[str, object]:
         "stress_raw": raw.value,
         "scale": scale.value,
         "kruskal_stress_1": kruskal,
-        "spearman": spearman(δ, D),
-        "monotonicity_violation": monotonicity_violation(δ, D),
+        "spearman": target.spearman(δ),
+        "monotonicity_violation": target.violation(delta),
         "stress_se": fit.se,
         "stress_low": fit.low,
         "stress_high": fit.high,
@@ -255,7 +262,7 @@ def score(geometry: Geometry, encoding: Encoding) -> dict[str, object]:
         "kruskal_stress_1_se": fit.se / (2 * kruskal) if kruskal > 0 else float("nan"),
         "spearman_se": errors.spearman_se,
         "monotonicity_violation_se": errors.violation_se,
-        "separation": separation(δ),
+        "separation": float(δ.min()),
         "shift_invariant": encoding.shift_invariant,
         "designed": parse_spec(encoding.name).family in DESIGNERS,
         "equal_bf16": first_equal(geometry, encoding, "bf16"),

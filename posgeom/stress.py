@@ -4,14 +4,108 @@ All sums run over the pairs i < j of (n, n) matrices.  Three forms that are neve
 stress, which depends on the scale of δ; stress, which does not; Kruskal's stress-1, its root.
 """
 
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Self
+
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
-from scipy.stats import rankdata
+from scipy.spatial.distance import squareform
 
 from posgeom.errors import PosgeomError
 from posgeom.mds import check_square
+from posgeom.order import (
+    FINEST,
+    LARGE,
+    centred_ranks,
+    levels,
+    ordered_triples,
+    row_orders,
+    violations,
+)
 
 FloatArray = NDArray[np.float64]
+
+
+@dataclass(frozen=True, eq=False)
+class Target:
+    """The distances of a corpus, ready to be compared with those of many encodings.
+
+    D  (n, n) distances, not all 0
+    d  (n(n−1)/2,) those of the pairs i < j
+    """
+
+    D: FloatArray = field(repr=False)
+    d: FloatArray = field(repr=False)
+
+    @classmethod
+    def of(cls, D: ArrayLike) -> Self:
+        """Raises PosgeomError for a matrix that is none of distances, or all 0."""
+        D = check_square(D, "distances")
+        d = pairs(D)
+        check_nonzero(d)
+        return cls(D, d)
+
+    def pairs_of(self, delta: ArrayLike) -> FloatArray:
+        """The entries i < j of an encoding's distances; PosgeomError where they do not match."""
+        δ = check_square(delta, "encoding distances")
+        if δ.shape != self.D.shape:
+            raise PosgeomError(
+                f"encoding distances are {δ.shape}, the corpus's {self.D.shape}; match them"
+            )
+        return pairs(δ)
+
+    def raw_stress(self, δ: FloatArray) -> float:
+        """Σ (δ − D)² / Σ D² for the pairs (n(n−1)/2,) of an encoding."""
+        e = δ - self.d
+        return float(e @ e / self.total)
+
+    def stress(self, δ: FloatArray) -> float:
+        """min_α Σ (αδ − D)² / Σ D² for the pairs of an encoding."""
+        # The sum of squares keeps the small stresses that 1 − cos² would lose to cancellation.
+        return self.raw_stress(self.scale(δ) * δ)
+
+    def scale(self, δ: FloatArray) -> float:
+        """α* = Σ δD / Σ δ² for the pairs of an encoding; 0 where all of δ is 0."""
+        square = δ @ δ
+        return float(δ @ self.d / square) if square > 0 else 0.0
+
+    def spearman(self, δ: FloatArray) -> float:
+        """Spearman's rank correlation with the pairs of an encoding; 0 where one is constant."""
+        r = centred_ranks(δ)
+        norm = np.sqrt((r @ r) * (self._ranks @ self._ranks))
+        return float(r @ self._ranks / norm) if norm > 0 else 0.0
+
+    def violation(self, delta: FloatArray) -> float:
+        """Share of the triples that an encoding's distances (n, n) have in the wrong order."""
+        if not self.is_large:
+            broken, ordered = violations(_others(levels(delta)), _others(levels(self.D)))
+        else:
+            from posgeom.inversions import row_inversions
+
+            order, same = self._orders
+            scale = FINEST / max(delta.max(), 1e-300)
+            broken = int(row_inversions(delta, scale, order, same).sum())
+            ordered = int(ordered_triples(same).sum())
+        return broken / ordered if ordered else 0.0
+
+    @property
+    def is_large(self) -> bool:
+        """Whether compiled loops and threads are worth their start."""
+        return self.D.size >= LARGE
+
+    @cached_property
+    def total(self) -> float:
+        """Σ D²."""
+        return float(self.d @ self.d)
+
+    @cached_property
+    def _ranks(self) -> FloatArray:
+        return centred_ranks(self.d)
+
+    @cached_property
+    def _orders(self) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+        return row_orders(self.D, np.arange(len(self.D)))
 
 
 def raw_stress(delta: ArrayLike, D: ArrayLike) -> float:
@@ -19,8 +113,8 @@ def raw_stress(delta: ArrayLike, D: ArrayLike) -> float:
 
     delta, D: (n, n).  Raises PosgeomError where all of D is 0.  Cirrincione (2026), Eq. 4.
     """
-    δ, d = _pairs_of(delta, D)
-    return float(((δ - d) ** 2).sum() / (d @ d))
+    target = Target.of(D)
+    return target.raw_stress(target.pairs_of(delta))
 
 
 def stress(delta: ArrayLike, D: ArrayLike) -> float:
@@ -29,17 +123,14 @@ def stress(delta: ArrayLike, D: ArrayLike) -> float:
     An encoding without distances (all δ = 0) has stress 1.
     delta, D: (n, n).  Raises PosgeomError where all of D is 0.  Borg & Groenen (2005), ch. 11.
     """
-    δ, d = _pairs_of(delta, D)
-    α = optimal_scale(delta, D)
-    # The sum of squares keeps the small stresses that 1 − cos² would lose to cancellation.
-    return float(((α * δ - d) ** 2).sum() / (d @ d))
+    target = Target.of(D)
+    return target.stress(target.pairs_of(delta))
 
 
 def optimal_scale(delta: ArrayLike, D: ArrayLike) -> float:
     """α* = Σ δD / Σ δ², the scale at which δ fits D best; 0 where all of δ is 0."""
-    δ, d = _pairs_of(delta, D)
-    square = δ @ δ
-    return float(δ @ d / square) if square > 0 else 0.0
+    target = Target.of(D)
+    return target.scale(target.pairs_of(delta))
 
 
 def kruskal_stress_1(delta: ArrayLike, D: ArrayLike) -> float:
@@ -70,6 +161,12 @@ def offset_groups(n: int, positions: ArrayLike | None = None) -> NDArray[np.intp
     positions: (n,) or (n, k), by default 0..n−1.  Returns (n(n−1)/2,).
     """
     X = np.arange(n) if positions is None else np.asarray(positions)
+    if X.ndim == 1 and X.dtype.kind == "i":
+        offsets = pairs(np.abs(X[:, None] - X[None, :]))
+        if offsets.max(initial=0) < 4 * len(offsets):  # few numbers: no need to sort
+            present = np.bincount(offsets) > 0
+            return (np.cumsum(present) - 1)[offsets]
+        return np.unique(offsets, return_inverse=True)[1]
     i, j = np.triu_indices(n, 1)
     offsets = (X[i] - X[j]).reshape(len(i), -1)
     first = np.take_along_axis(offsets, (offsets != 0).argmax(axis=1)[:, None], axis=1)
@@ -82,10 +179,8 @@ def spearman(delta: ArrayLike, D: ArrayLike) -> float:
 
     Differences below about 1e-9 of the largest distance are ties.
     """
-    δ, d = (rankdata(np.round(x / x.max(initial=1e-300), 9)) for x in _pairs_of(delta, D))
-    δ, d = δ - δ.mean(), d - d.mean()
-    norm = np.sqrt((δ @ δ) * (d @ d))
-    return float(δ @ d / norm) if norm > 0 else 0.0
+    target = Target.of(D)
+    return target.spearman(target.pairs_of(delta))
 
 
 def monotonicity_violation(
@@ -95,51 +190,14 @@ def monotonicity_violation(
 
     0 where each position sees the others in the corpus's order, ½ where that order is random.
     Distances that round to the same billionth of the largest are ties.  0 where D has no order.
-    Over all triples, or those with i among the anchors, in n log n steps a row: the violations
-    of row i are the inversions of δ_i once it is sorted by D_i.  delta, D: (n, n).
+    Over all triples, or those with i among the anchors, in n log n steps a row.  delta, D: (n, n).
     Cirrincione (2026), Conjecture 5.
     """
     δ, D = check_square(delta, "encoding distances"), check_square(D, "distances")
-    others = ~np.eye(len(D), dtype=bool)
-    e, d = (_levels(M[others].reshape(len(M), -1)) for M in (δ, D))
-    if anchors is not None:
-        e, d = e[anchors], d[anchors]
-    e = np.take_along_axis(e, np.lexsort((e, d), axis=1), axis=1)
-    m = d.shape[1]
-    ordered = len(d) * m * (m - 1) // 2 - _ties(d)
-    return _inversions(e) / ordered if ordered else 0.0
-
-
-def _levels(M: FloatArray) -> NDArray[np.int64]:
-    """Each row as the ranks of its values, equal ones alike, from 0."""
-    scaled = np.round(M / max(M.max(initial=0), 1e-300), 9)
-    return rankdata(scaled, method="dense", axis=1).astype(np.int64) - 1
-
-
-def _ties(levels: NDArray[np.int64]) -> int:
-    """Number of pairs in a row with the same level, over all rows."""
-    rows = np.arange(len(levels))[:, None] * levels.shape[1]
-    sizes = np.bincount((rows + levels).ravel())
-    return int((sizes * (sizes - 1) // 2).sum())
-
-
-def _inversions(levels: NDArray[np.int64]) -> int:
-    """Number of pairs p < q in a row with a higher level at p than at q, over all rows.
-
-    Bit by bit from the highest: two levels are in the wrong order where, in the first bit that
-    tells them apart, the earlier has 1 and the later 0.
-    """
-    total = 0
-    for bit in reversed(range(int(levels.max(initial=0)).bit_length())):
-        prefix = levels >> (bit + 1)
-        order = np.argsort(prefix, axis=1, kind="stable")
-        ones = np.take_along_axis(levels >> bit & 1, order, axis=1)
-        prefix = np.take_along_axis(prefix, order, axis=1)
-        before = np.cumsum(ones, axis=1) - ones
-        first = np.diff(prefix, axis=1, prepend=-1) != 0
-        start = np.maximum.accumulate(np.where(first, before, 0), axis=1)
-        total += int(((before - start) * (1 - ones)).sum())
-    return total
+    if anchors is None:
+        return Target(D, pairs(D)).violation(δ)
+    broken, ordered = violations(_others(levels(δ), anchors), _others(levels(D), anchors))
+    return broken / ordered if ordered else 0.0
 
 
 def separation(delta: ArrayLike) -> float:
@@ -147,17 +205,16 @@ def separation(delta: ArrayLike) -> float:
     return float(pairs(check_square(delta, "encoding distances")).min(initial=np.inf))
 
 
-def pairs(M: FloatArray) -> FloatArray:
+def pairs(M: NDArray[Any]) -> NDArray[Any]:
     """The entries i < j of an (n, n) matrix, row by row: (n(n−1)/2,)."""
-    return M[np.triu_indices(len(M), 1)]
+    return squareform(M, force="tovector", checks=False)
 
 
-def _pairs_of(delta: ArrayLike, D: ArrayLike) -> tuple[FloatArray, FloatArray]:
-    δ, d = check_square(delta, "encoding distances"), check_square(D, "distances")
-    if δ.shape != d.shape:
-        raise PosgeomError(f"encoding distances are {δ.shape}, the corpus's {d.shape}; match them")
-    check_nonzero(pairs(d))
-    return pairs(δ), pairs(d)
+def _others(M: NDArray[np.int64], rows: NDArray[np.intp] | None = None) -> NDArray[np.int64]:
+    """Some rows of an (n, n) matrix, or all, without its diagonal: (rows, n − 1)."""
+    rows = np.arange(len(M)) if rows is None else rows
+    others = np.arange(len(M)) != rows[:, None]
+    return M[rows][others].reshape(len(rows), -1)
 
 
 def check_nonzero(d: FloatArray) -> None:

@@ -9,7 +9,7 @@ from scipy.sparse import csr_array
 from scipy.spatial.distance import cdist, jensenshannon
 from scipy.stats import binom
 
-from posgeom import PosgeomError, distances
+from posgeom import PosgeomError, distances, root_profiles
 from posgeom.distances import (
     METRICS,
     fisher_rao,
@@ -19,6 +19,7 @@ from posgeom.distances import (
     squared_hellinger,
     total_variation,
 )
+from posgeom.root_profiles import RootProfiles
 
 BOUNDS = {
     "hellinger": np.sqrt(2),
@@ -172,3 +173,54 @@ def test_known_values():
     # ½ Σ p log p/m + ½ Σ q log q/m with m = (3/4, 1/4)
     js = 0.5 * np.log(4 / 3) + 0.25 * np.log(2 / 3) + 0.25 * np.log(2)
     assert jensen_shannon(P)[0, 1] == pytest.approx(np.sqrt(js))
+
+
+def sparse_profiles(n, V, seed=0):
+    """Rows over a vocabulary with tokens that all rows hold, many hold, few hold and none does."""
+    rng = np.random.default_rng(seed)
+    W = rng.poisson(np.geomspace(20, 0.005, V), (n, V)).astype(float)
+    W[:, 0] += 1
+    return W / W.sum(axis=1, keepdims=True)
+
+
+@pytest.mark.parametrize(("n", "tile"), [(23, 7), (21, 7), (40, 64)])
+@pytest.mark.parametrize("single", [False, True])
+def test_tiles_are_the_textbook_sum(monkeypatch, n, tile, single):
+    monkeypatch.setattr(root_profiles, "TILE", tile)
+    P = sparse_profiles(n, 200)
+    roots = RootProfiles.of(csr_array(np.sqrt(P)), single=single)
+    assert roots.frequent.shape[1] > 0 < roots.rare.shape[1]
+    D2 = roots.all_squared()
+    expected = cdist(np.sqrt(P), np.sqrt(P), "sqeuclidean")
+    np.testing.assert_allclose(D2, expected, rtol=2e-6 if single else 1e-12, atol=1e-14)
+    assert np.array_equal(D2, D2.T)
+    assert not D2.diagonal().any()
+
+
+def test_products_with_the_gram_matrix_are_its_own():
+    S = np.sqrt(sparse_profiles(30, 200))
+    Y = np.random.default_rng(1).standard_normal((30, 4))
+    X = S - S.mean(axis=0)
+    np.testing.assert_allclose(
+        RootProfiles.of(csr_array(S)).gram_times(Y), X @ (X.T @ Y), atol=1e-13
+    )
+
+
+@pytest.mark.parametrize("apart", [1e-1, 1e-3, 1e-4])
+def test_float32_keeps_the_digits_of_near_rows(apart):
+    """Within 1e-5 of the distance, between rows that are far apart and nearly equal ones."""
+    rng = np.random.default_rng(2)
+    groups = rng.gamma(1, size=(4, 300))
+    W = groups[np.arange(40) % 4] * (1 + apart * rng.random((40, 300)))
+    S = np.sqrt(W / W.sum(axis=1, keepdims=True))
+    D2 = RootProfiles.of(csr_array(S), single=True).all_squared()
+    expected = cdist(S, S, "sqeuclidean")
+    np.testing.assert_allclose(np.sqrt(D2), np.sqrt(expected), rtol=1e-5)
+
+
+def test_many_rows_are_the_same_as_few():
+    """From a thousand rows on distances are made in tiles, by several threads."""
+    P = sparse_profiles(1_100, 400, seed=3)
+    D = hellinger(csr_array(P))
+    np.testing.assert_allclose(D[:50, :50], hellinger(P[:50]), rtol=1e-12, atol=1e-7)
+    np.testing.assert_allclose(D, cdist(np.sqrt(P), np.sqrt(P)), atol=1e-12)

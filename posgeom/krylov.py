@@ -1,0 +1,57 @@
+"""The largest eigenvalues of a large symmetric matrix that is known by its products alone."""
+
+from collections.abc import Callable
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+GUARD = 8  # vectors beside those asked for: equal eigenvalues come out together, and sooner
+DEPTH = 8  # products before the best vectors found start anew
+
+
+def krylov_eigenpairs(
+    times: Callable[[FloatArray], FloatArray],
+    n: int,
+    r: int,
+    *,
+    tolerance: float = 1e-8,
+    restarts: int = 60,
+    seed: int = 0,
+) -> tuple[FloatArray, FloatArray, float]:
+    """The r largest eigenvalues of B, ascending, their vectors (n, r), and the error that is left.
+
+    times      Y ↦ B Y for Y (n, k), B (n, n) symmetric
+    tolerance  of ‖B u − λ u‖ / max |λ| for each pair, which bounds the error of λ
+    Returns the largest such residual too, above the tolerance only where all restarts were used.
+    Block Lanczos with full orthogonalisation, started anew from the best vectors found (Golub &
+    Underwood 1977; Musco & Musco 2015, whose block Krylov method it is before the first restart).
+    """
+    k = r + GUARD if 2 * (r + GUARD) <= n else n  # a basis of all vectors needs no second product
+    depth = min(DEPTH, n // k)
+    start = np.linalg.qr(np.random.default_rng(seed).standard_normal((n, k)))[0]
+    for _ in range(restarts):
+        V, BV = np.empty((n, depth * k)), np.empty((n, depth * k))
+        block = start
+        for at in range(0, depth * k, k):
+            V[:, at : at + k] = block
+            BV[:, at : at + k] = times(block)
+            block = _beside(V[:, : at + k], BV[:, at : at + k])
+        T = V.T @ BV
+        w, Y = np.linalg.eigh((T + T.T) / 2)
+        Y = Y[:, -k:]
+        U, BU = V @ Y, BV @ Y
+        left = np.linalg.norm(BU - U * w[-k:], axis=0)[-r:].max() / max(np.abs(w).max(), 1e-300)
+        if left <= tolerance:
+            break
+        start = np.linalg.qr(U)[0]
+    return w[-r:], U[:, -r:], float(left)
+
+
+def _beside(V: FloatArray, W: FloatArray) -> FloatArray:
+    """An orthonormal basis of W, or of anything where W holds nothing new, at right angles to V."""
+    W = W / np.maximum(np.linalg.norm(W, axis=0), 1e-300)
+    for _ in range(3):  # once leaves rounding, and rounding alone where W lies within V
+        W = np.linalg.qr(W - V @ (V.T @ W))[0]
+    return W

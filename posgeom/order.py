@@ -1,0 +1,104 @@
+"""Whether two sets of distances have one order: ranks of pairs, and inversions of rows."""
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.stats import rankdata
+
+FloatArray = NDArray[np.float64]
+IntArray = NDArray[np.int64]
+
+FINEST = 1e9  # distances that round to the same billionth of the largest are ties
+LARGE = 1 << 20  # entries from which on compiled loops repay the second that compiling takes
+_ROWS = 256  # rows of a matrix that are sorted at a time
+
+
+def levels(x: FloatArray) -> IntArray:
+    """x in whole billionths of its largest entry, 0..10⁹; x ≥ 0, any shape."""
+    scaled = x / max(x.max(initial=0), 1e-300)
+    scaled *= FINEST
+    return np.rint(scaled, out=scaled).astype(np.int64)
+
+
+def centred_ranks(x: FloatArray) -> FloatArray:
+    """Average ranks of x (m,) less their mean (m + 1)/2: (m,)."""
+    # The number beside the level in one integer: a plain sort is five times as fast as an argsort.
+    keys = levels(x) << 32
+    keys |= np.arange(len(x))
+    keys.sort()
+    order = keys & 0xFFFFFFFF
+    keys >>= 32
+    begins = np.flatnonzero(np.diff(keys, prepend=-1))
+    sizes = np.diff(begins, append=len(x))
+    ranks = np.empty(len(x))
+    ranks[order] = np.repeat(begins + (sizes - len(x)) / 2, sizes)
+    return ranks
+
+
+def row_orders(D: FloatArray, own: IntArray) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
+    """The other positions by their distance from some, and where that is a tie.
+
+    D: (rows, n) distances.  own: (rows,) the column that is the row's own position, left out.
+    Returns (rows, n − 1) column numbers by rising distance, and for each whether it is as far as
+    the one before it.
+    """
+    rows, n = D.shape
+    order = np.empty((rows, n - 1), dtype=np.int32)
+    same = np.zeros((rows, n - 1), dtype=bool)
+    scale = FINEST / max(D.max(initial=0), 1e-300)
+    for start in range(0, rows, _ROWS):
+        part = slice(start, start + _ROWS)
+        keys = np.rint(D[part] * scale).astype(np.int64) << 32
+        keys |= np.arange(n)
+        keys[np.arange(len(keys)), own[part]] = np.iinfo(np.int64).max  # goes last
+        keys.sort(axis=1)
+        keys = keys[:, :-1]
+        order[part] = keys & 0xFFFFFFFF
+        same[part, 1:] = np.diff(keys >> 32, axis=1) == 0
+    return order, same
+
+
+def ordered_triples(same: NDArray[np.bool_]) -> IntArray:
+    """(rows,) pairs of columns in each row that are no tie; same: (rows, m) of row_orders."""
+    rows, m = same.shape
+    begins = np.flatnonzero(~same.ravel())  # a row's first is no tie: none reaches over rows
+    sizes = np.diff(begins, append=same.size)
+    ties = np.bincount(begins // m, sizes * (sizes - 1) // 2, rows)
+    return m * (m - 1) // 2 - ties.astype(np.int64)
+
+
+def violations(δ: IntArray, D: IntArray) -> tuple[int, int]:
+    """Triples (row; j, k) with D_j < D_k and δ_j > δ_k, and those with D_j < D_k.
+
+    δ, D: (rows, m) levels.  The violations of a row are the inversions of its
+    δ once it is sorted by D.
+    """
+    e, d = (rankdata(M, method="dense", axis=1).astype(np.int64) - 1 for M in (δ, D))
+    e = np.take_along_axis(e, np.lexsort((e, d), axis=1), axis=1)
+    m = d.shape[1]
+    return _inversions(e), len(d) * m * (m - 1) // 2 - _ties(d)
+
+
+def _ties(levels: IntArray) -> int:
+    """Number of pairs in a row with the same level, over all rows."""
+    rows = np.arange(len(levels))[:, None] * levels.shape[1]
+    sizes = np.bincount((rows + levels).ravel())
+    return int((sizes * (sizes - 1) // 2).sum())
+
+
+def _inversions(levels: IntArray) -> int:
+    """Number of pairs p < q in a row with a higher level at p than at q, over all rows.
+
+    Bit by bit from the highest: two levels are in the wrong order where, in the first bit that
+    tells them apart, the earlier has 1 and the later 0.
+    """
+    total = 0
+    for bit in reversed(range(int(levels.max(initial=0)).bit_length())):
+        prefix = levels >> (bit + 1)
+        order = np.argsort(prefix, axis=1, kind="stable")
+        ones = np.take_along_axis(levels >> bit & 1, order, axis=1)
+        prefix = np.take_along_axis(prefix, order, axis=1)
+        before = np.cumsum(ones, axis=1) - ones
+        first = np.diff(prefix, axis=1, prepend=-1) != 0
+        start = np.maximum.accumulate(np.where(first, before, 0), axis=1)
+        total += int(((before - start) * (1 - ones)).sum())
+    return total

@@ -1,0 +1,82 @@
+"""Ranks and inversions against SciPy, by counting, and the compiled loop against NumPy."""
+
+from itertools import permutations
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+from scipy.spatial.distance import cdist
+from scipy.stats import rankdata
+
+from posgeom import order
+from posgeom.inversions import row_inversions
+from posgeom.order import FINEST, centred_ranks, levels, ordered_triples, row_orders, violations
+from posgeom.stress import Target, monotonicity_violation, pairs
+
+with_ties = arrays(np.float64, st.integers(1, 40), elements=st.integers(0, 6).map(float))
+
+
+@given(with_ties)
+@settings(deadline=None)
+def test_ranks_are_scipys_less_their_mean(x):
+    np.testing.assert_array_equal(centred_ranks(x), rankdata(x) - (len(x) + 1) / 2)
+
+
+@st.composite
+def two_matrices(draw):
+    """Symmetric distances with ties between a few points."""
+    n = draw(st.integers(2, 9))
+    made = []
+    for _ in range(2):
+        M = draw(arrays(np.int64, (n, n), elements=st.integers(1, 5))).astype(float)
+        M = np.triu(M, 1)
+        made.append(M + M.T)
+    return made
+
+
+@given(two_matrices())
+@settings(deadline=None)
+def test_the_compiled_loop_counts_triples(two):
+    δ, D = two
+    n = len(D)
+    orders = row_orders(D, np.arange(n))
+    broken = row_inversions(δ, FINEST / δ.max(), *orders)
+    for i in range(n):
+        others = [j for j in range(n) if j != i]
+        triples = [(j, k) for j, k in permutations(others, 2) if D[i, j] < D[i, k]]
+        assert ordered_triples(orders[1])[i] == len(triples)
+        assert broken[i] == sum(δ[i, j] > δ[i, k] for j, k in triples)
+
+
+@pytest.mark.parametrize("m", [7, 8, 9, 200, 1_000])
+def test_long_rows_agree_with_numpy(m):
+    """Runs that insertion sorts, halves that merging sorts, and a last one that is shorter."""
+    rng = np.random.default_rng(m)
+    δ, D = rng.random((3, m + 1)), np.round(rng.random((3, m + 1)), 2)
+    own = np.array([0, m // 2, m])
+    orders = row_orders(D, own)
+    broken = row_inversions(δ, FINEST / δ.max(), *orders)
+    others = np.arange(m + 1) != own[:, None]
+    e, d = (levels(M)[others].reshape(3, m) for M in (δ, D))
+    assert (broken.sum(), ordered_triples(orders[1]).sum()) == violations(e, d)
+
+
+def test_many_positions_are_counted_as_few_are(monkeypatch):
+    rng = np.random.default_rng(0)
+    δ, D = (cdist(X, X) for X in (rng.random((60, 2)), rng.random((60, 3))))
+    few = monotonicity_violation(δ, D)
+    monkeypatch.setattr("posgeom.stress.LARGE", 1)
+    target = Target(D, pairs(D))
+    assert target.is_large
+    assert target.violation(δ) == few
+    assert monotonicity_violation(δ, D, anchors=np.arange(60)) == few
+
+
+def test_rows_are_ordered_a_part_at_a_time(monkeypatch):
+    D = np.random.default_rng(1).random((10, 30))
+    whole = row_orders(D, np.arange(10))
+    monkeypatch.setattr(order, "_ROWS", 3)
+    for part, all_rows in zip(row_orders(D, np.arange(10)), whole, strict=True):
+        assert np.array_equal(part, all_rows)
