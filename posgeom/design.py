@@ -151,7 +151,9 @@ class Design:
         )
         return {encoding.name: encoding for encoding in made}
 
-    def save(self, folder: str | PathLike[str], *, force: bool = False) -> Path:
+    def save(
+        self, folder: str | PathLike[str], *, force: bool = False, progress: bool = False
+    ) -> Path:
         """Write the whole run into a new folder, with figures and report; returns the folder.
 
         Nothing is left half-written.  Raises PosgeomError where the folder holds anything;
@@ -159,7 +161,7 @@ class Design:
         """
         from posgeom.emit import save_design
 
-        return save_design(self, folder, force=force)
+        return save_design(self, folder, force=force, progress=progress)
 
     @classmethod
     def load(cls, folder: str | PathLike[str]) -> Self:

@@ -44,7 +44,13 @@ def check_run(folder: str | PathLike[str], *, force: bool = False) -> Path:
     return check_out(folder, FILES, "run.toml", force=force)
 
 
-def save_design(design: "Design", folder: str | PathLike[str], *, force: bool = False) -> Path:
+def save_design(
+    design: "Design",
+    folder: str | PathLike[str],
+    *,
+    force: bool = False,
+    progress: bool = False,
+) -> Path:
     """Write a design to a temporary folder beside the final one, then rename it."""
     from posgeom.report import write_report
 
@@ -61,7 +67,7 @@ def save_design(design: "Design", folder: str | PathLike[str], *, force: bool = 
         )
         if design.tokenizer is not None:
             (out / "tokenizer.json").write_text(design.tokenizer, encoding="utf-8")
-        write_report(design, out)
+        write_report(design, out, progress=progress)
     return Path(folder)
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from posgeom.report.diagnosis import Diagnosed, check_diagnosis_out, write_diagnosis
-from posgeom.report.draw import Drawn, render
+from posgeom.report.draw import Drawn, drawings, render
 from posgeom.report.figures import figures_of
 from posgeom.report.html import report_html
 
@@ -19,19 +19,20 @@ __all__ = [
     "write_diagnosis",
     "check_diagnosis_out",
     "Diagnosed",
+    "drawings",
     "render",
     "Drawn",
 ]
 
 
-def write_report(design: Design, folder: str | os.PathLike[str]) -> Path:
+def write_report(design: Design, folder: str | os.PathLike[str], *, progress: bool = False) -> Path:
     """Write `folder`/report.html and `folder`/figures/*.svg and *.png; return the report's path.
 
     Equal designs give equal bytes.  Each file is written under a temporary name and renamed.
     """
     folder = Path(folder)
     (folder / "figures").mkdir(parents=True, exist_ok=True)
-    drawn = [render(spec, design) for spec in figures_of(design)]
+    drawn = drawings(figures_of(design), design, progress=progress)
     for figure in drawn:
         _write(folder / "figures" / f"{figure.name}.svg", figure.svg)
         _write(folder / "figures" / f"{figure.name}.png", figure.png)

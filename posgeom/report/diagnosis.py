@@ -15,7 +15,7 @@ from posgeom.atomic import check_out, written_folder
 from posgeom.errors import PosgeomError
 from posgeom.mds import MDSResult, classical_mds
 from posgeom.report import evidence
-from posgeom.report.draw import render
+from posgeom.report.draw import drawings
 from posgeom.report.html import facts
 from posgeom.report.page import flat, page
 from posgeom.report.words import by_stress
@@ -77,14 +77,18 @@ def check_diagnosis_out(folder: str | os.PathLike[str], *, force: bool = False) 
 
 
 def write_diagnosis(
-    made: Diagnosed, folder: str | os.PathLike[str], *, force: bool = False
+    made: Diagnosed,
+    folder: str | os.PathLike[str],
+    *,
+    force: bool = False,
+    progress: bool = False,
 ) -> Path:
     """Write `folder`/diagnosis.html and diagnosis.json, whole or not at all; returns the folder.
 
     Raises PosgeomError as check_diagnosis_out does.
     """
     with written_folder(folder, FILES, FILES[1], force=force) as out:
-        (out / FILES[0]).write_text(diagnosis_html(made), encoding="utf-8")
+        (out / FILES[0]).write_text(diagnosis_html(made, progress=progress), encoding="utf-8")
         (out / FILES[1]).write_text(diagnosis_json(made.diagnosis), encoding="utf-8")
     return Path(folder)
 
@@ -102,7 +106,7 @@ def _known(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
-def diagnosis_html(made: Diagnosed) -> str:
+def diagnosis_html(made: Diagnosed, *, progress: bool = False) -> str:
     """The page; a corpus without structure gets the answers and the test, no distances."""
     figures = [evidence.TEST]
     if made.geometry.has_structure:
@@ -116,7 +120,7 @@ def diagnosis_html(made: Diagnosed) -> str:
         facts=facts(made),
         answers=answers(made.diagnosis),
         scores=by_stress(made),
-        drawn=[render(spec, made, both=False) for spec in figures],
+        drawn=drawings(figures, made, both=False, progress=progress),
         tables={"Settings": flat(made.settings), "Corpus": corpus},
         notes=(*made.counts.provenance.notes, *made.geometry.notes),
     )

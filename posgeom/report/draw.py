@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from dataclasses import dataclass
 from io import BytesIO
 from typing import Any, TypeVar
+
+from tqdm import tqdm
 
 from posgeom import plots
 from posgeom.report.words import FigureSpec, Words
@@ -24,6 +27,14 @@ class Drawn:
     words: Words
     svg: bytes
     png: bytes
+
+
+def drawings(
+    specs: Sequence[FigureSpec[T]], of: T, *, both: bool = True, progress: bool = False
+) -> list[Drawn]:
+    """Draw figures one after the other, see render."""
+    bar = tqdm(specs, "draw", unit=" figures", leave=False, disable=not progress)
+    return [render(spec, of, both=both) for spec in bar]
 
 
 def render(spec: FigureSpec[T], of: T, *, both: bool = True) -> Drawn:
