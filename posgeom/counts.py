@@ -26,7 +26,7 @@ class Provenance:
 
     fingerprint is the sum mod 2^128 of a digest of each document: the same for every order and
     every way of cutting the corpus into shards.  folds_by is what a document's fold is a hash of,
-    its "group" or the "document" itself; "" where that is not known.
+    its "group", the "document" itself or a "run" of a stream; "" where that is not known.
     """
 
     sources: tuple[str, ...] = ()

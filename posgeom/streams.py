@@ -66,6 +66,7 @@ def count_stream(
             tokenizer="ids",
             tokenizer_digest="ids",
             align="packed",
+            folds_by="run",
             documents=int(documents.sum()),
             tokens=len(stream),
             longest=min(length, len(stream)),
