@@ -9,6 +9,7 @@ projected onto the few directions in which its positions differ, so that a token
 known from the tokens of all positions, and only then is the root taken.
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -16,15 +17,18 @@ from numpy.typing import NDArray
 from scipy.linalg import hadamard
 from scipy.spatial.distance import pdist, squareform
 
+from posgeom.combined_roots import RootProfile, choose_nodes, root_profiles
 from posgeom.counts import PositionCounts
-from posgeom.mds import classical_mds, largest_eigenpairs
+from posgeom.fold_gram import Each, FoldGram, side_by_side
+from posgeom.mds import classical_mds
 from posgeom.rank import above_noise
-from posgeom.stationarity import column_blocks, few_threads
+from posgeom.smoothing import FoldedTokens, Sets, Smoothed
 from posgeom.thinning import thinned
 
 FloatArray = NDArray[np.float64]
 Block = NDArray[np.float32]
 
+_CACHED = 400_000  # entries of a block of root profiles: 1.6 MB
 OFTEN = 12  # times that a token is seen: its root is then right to 1%
 JACKKNIFE_SPLITS = 3  # of the K − 1: the folds' influence on one split is much like on another
 HALVINGS = 3  # of the K − 1 ways to halve the folds, from which the bias is taken
@@ -83,41 +87,35 @@ class DebiasedSquares:
     halves: FloatArray = field(repr=False)
 
 
-def debiased_squares(counts: PositionCounts, gram: Block, rank: int) -> DebiasedSquares:
+def debiased_squares(counts: PositionCounts, gram: FoldGram, rank: int) -> DebiasedSquares:
     """Squared Hellinger distances between positions, smoothed within halves, crossed between.
 
-    gram: (K, n, K, n) of fold_gram.  rank: number of directions in which positions differ, as
+    gram: of fold_gram.  rank: number of directions in which positions differ, as
     stationarity_test finds it, 1 or more.  Every position needs a token.
     """
-    with few_threads(counts.n_positions):
-        return _debiased_squares(counts, gram, rank)
-
-
-def _debiased_squares(counts: PositionCounts, gram: Block, rank: int) -> DebiasedSquares:
     K, n = counts.n_folds, counts.n_positions
-    N = counts.fold_totals.astype(np.float64)
-    splits = [
-        _Split(gram, N, (first, ~first), rank, deletions=s < JACKKNIFE_SPLITS)
+    tokens = FoldedTokens.of(counts)
+    jobs = [
+        _with_deletions(first) if s < JACKKNIFE_SPLITS else np.stack([first, ~first])
         for s, first in enumerate(balanced_splits(K))
     ]
-    quarters = [_Split(gram, N, parts, rank) for parts in halved_splits(K)]
-    mm, tokens = 0.0, float(counts.totals.sum())
-    for block, totals in column_blocks(counts):
-        C = block.reshape(K, n, -1)
-        m = np.sqrt(totals / tokens).astype(np.float32)
-        mm += float(m @ m)
-        for split in splits + quarters:
-            split.add(C, m)
-    each = [split.squared(mm) for split in splits]
-    half = np.stack([split.squared(mm)[0] for split in quarters])
+    jobs += [np.stack(parts) for parts in halved_splits(K)]
+    nodes, found = np.empty(0, dtype=np.intp), []
+    with side_by_side(n) as each:
+        for some in _batches(jobs, tokens.most_sets(rank)):
+            smoothed = tokens.smooth(np.concatenate(some), gram, rank, each)
+            if not nodes.size:
+                nodes = choose_nodes(smoothed, each)
+            found += _crossed(some, smoothed, root_profiles(smoothed, nodes, each), each)
+    half = np.stack([D2[0] for D2 in found[K - 1 :]])
     return DebiasedSquares(
-        squared=np.mean([D2[0] for D2 in each], axis=0),
-        replicates=np.mean([D2[1:] for D2 in each[:JACKKNIFE_SPLITS]], axis=0),
+        squared=np.mean([D2[0] for D2 in found[: K - 1]], axis=0),
+        replicates=np.mean([D2[1:] for D2 in found[:JACKKNIFE_SPLITS]], axis=0),
         halves=half.reshape(-1, K // 2 - 1, n, n).mean(axis=1),
     )
 
 
-def thinned_squares(counts: PositionCounts, gram: Block, seed: int = 0) -> DebiasedSquares:
+def thinned_squares(counts: PositionCounts, gram: FoldGram, seed: int = 0) -> DebiasedSquares:
     """Squared Hellinger distances by thinned counts, crossed between halves, unsmoothed.
 
     The other way to unequal N, which debiased_squares is held against.  Of the mean over splits
@@ -139,98 +137,78 @@ def _of_rank(D2: FloatArray, r: int) -> FloatArray:
     return squareform(pdist(coordinates, "sqeuclidean"))
 
 
-class _Smoothed:
-    """Root profiles of one set of folds, smoothed over positions, as their tokens stream by.
-
-    p̃ = B (Bᵀ diag(N) B)⁻¹ Bᵀ X is the least-squares fit, with weights N, of the frequencies X/N
-    by the constant and the `rank` main directions in which the positions of these folds differ.
-    """
-
-    def __init__(self, gram: Block, N: FloatArray, folds: NDArray[np.bool_], rank: int) -> None:
-        own = gram[folds][:, :, folds].sum(axis=(0, 2), dtype=np.float64)
-        n = len(own)
-        U = largest_eigenpairs((own + own.T) / 2, rank)[1]
-        N_own = N[folds].sum(axis=0)
-        # U goes as N_own (p − p̄) / √N.  Divided by √N alone it would keep N_own / N, of which the
-        # other folds have as much too little as these too much: alike positions fell below 0
-        scale = np.sqrt(N.sum(axis=0)) / np.maximum(N_own, 1)
-        B = np.column_stack([np.ones(n), U * scale[:, None]])
-        normal = B.T @ (N_own[:, None] * B)
-        # thinning may leave these folds without a token at some position, where U is 0
-        inverse = np.linalg.inv if N_own.all() else np.linalg.pinv
-        self._B = B.astype(np.float32)
-        self._fit = (inverse(normal) @ B.T).astype(np.float32)
-        self._sums = np.zeros(n)  # Σ_v p̃: 1 but for what was clipped at 0
-        self._along = np.zeros(n)  # Σ_v (√p̃ − m) m
-
-    def root(self, X: Block, m: Block) -> Block:
-        """√p̃ − m of a block of tokens, X: (n, width) counts, m: (width,) pooled root profile."""
-        p = np.maximum(self._B @ (self._fit @ X), 0)
-        self._sums += p.sum(axis=1, dtype=np.float64)
-        E = np.sqrt(p, out=p)
-        E -= m
-        self._along += E @ m
-        return E
-
-    def products(self, other: "_Smoothed", EE: FloatArray, mm: float) -> FloatArray:
-        """(n, n) inner products with another set's root profiles, both about m, rows of length 1.
-
-        With c = Σ p̃^(−½):  (c E + (c − 1) m)(c' E' + (c' − 1) m)ᵀ, so that no digit of the small
-        differences is lost to the large length of the rows themselves.
-        """
-        a, b = (1 / np.sqrt(h._sums) for h in (self, other))
-        return (
-            a[:, None] * EE * b[None, :]
-            + np.outer(a * self._along, b - 1)
-            + np.outer(a - 1, b * other._along)
-            + np.outer(a - 1, b - 1) * mm
-        )
+def _with_deletions(first: NDArray[np.bool_]) -> Sets:
+    """(2 + K, K) which folds are in the parts of a split, and in either without each fold."""
+    mine = np.where(first[:, None], first, ~first)
+    return np.concatenate([[first, ~first], mine & ~np.eye(len(first), dtype=bool)])
 
 
-class _Split:
+def _batches(jobs: list[Sets], most: int) -> Iterator[list[Sets]]:
+    """The jobs in order, in batches of so many sets of folds at most, or of one job."""
+    batch: list[Sets] = []
+    for job in jobs:
+        if batch and sum(map(len, batch)) + len(job) > most:
+            yield batch
+            batch = []
+        batch.append(job)
+    yield batch
+
+
+def _crossed(
+    jobs: list[Sets], smoothed: Smoothed, profiles: list[RootProfile], each: Each
+) -> list[FloatArray]:
+    """Squared distances of each job, (1 + deletions, n, n); profiles: of the sets of all jobs."""
+    m = smoothed.tokens.pooled
+    ends = np.cumsum([len(job) for job in jobs])
+    of_job = [slice(end - len(job), end) for job, end in zip(jobs, ends, strict=True)]
+    crossings = [_Crossing(job, profiles[of]) for job, of in zip(jobs, of_job, strict=True)]
+    for part in smoothed.stretches():
+        Z = smoothed.coefficients(part, each)
+
+        def add(crossing: _Crossing, of: slice, Z: Block = Z, m: Block = m[part]) -> None:
+            crossing.add(Z[of], m)
+
+        for _ in each(add, crossings, of_job):
+            pass
+    return list(each(lambda crossing: crossing.squared(float(m @ m)), crossings))
+
+
+class _Crossing:
     """One part of the folds against another, and, if asked, either without one of its folds."""
 
-    def __init__(
-        self,
-        gram: Block,
-        N: FloatArray,
-        halves: tuple[NDArray[np.bool_], NDArray[np.bool_]],
-        rank: int,
-        *,
-        deletions: bool = False,
-    ) -> None:
-        K, n = N.shape
-        self._halves = halves
-        self._whole = [_Smoothed(gram, N, half, rank) for half in self._halves]
-        self._deleted = [
-            _Smoothed(gram, N, self._half_of(k) & (np.arange(K) != k), rank)
-            for k in range(K if deletions else 0)
-        ]
-        self._EE = np.zeros((1 + len(self._deleted), n, n))
+    def __init__(self, sets: Sets, profiles: list[RootProfile]) -> None:
+        self._profiles = profiles
+        # the other part: the first one where fold k is of the second
+        self._against = [1] + [1 if sets[0][k] else 0 for k in range(len(sets) - 2)]
+        q = profiles[0].n_nodes
+        self._EE = np.zeros((len(self._against), q, q))
 
-    def _half_of(self, k: int) -> NDArray[np.bool_]:
-        return self._halves[0] if self._halves[0][k] else self._halves[1]
-
-    def add(self, C: Block, m: Block) -> None:
-        """Take a block of tokens in; C: (K, n, width) counts."""
-        X = [np.einsum("k,knv->nv", half.astype(np.float32), C) for half in self._halves]
-        E = [half.root(x, m) for half, x in zip(self._whole, X, strict=True)]
-        self._EE[0] += E[0] @ E[1].T
-        for k, without in enumerate(self._deleted):
-            mine = 0 if self._halves[0][k] else 1
-            self._EE[1 + k] += without.root(X[mine] - C[k], m) @ E[1 - mine].T
+    def add(self, Z: Block, m: Block) -> None:
+        """Take a stretch of tokens in; Z: (sets, tokens, rank + 1)."""
+        a, b, *deleted = self._profiles
+        width = max(1, _CACHED // a.n_nodes)
+        for start in range(0, len(m), width):
+            part = slice(start, start + width)
+            whole = a.block(Z[0, part], m[part]), b.block(Z[1, part], m[part])
+            self._EE[0] += whole[0] @ whole[1].T
+            for k, without in enumerate(deleted, start=1):
+                E = without.block(Z[1 + k, part], m[part])
+                self._EE[k] += E @ whole[self._against[k]].T
 
     def squared(self, mm: float) -> FloatArray:
         """(1 + deletions, n, n) squared distances G_ii + G_jj − 2 G_ij, G symmetrised."""
-        G = [self._whole[0].products(self._whole[1], self._EE[0], mm)]
-        for k, without in enumerate(self._deleted):
-            other = self._whole[1 if self._halves[0][k] else 0]
-            G.append(without.products(other, self._EE[1 + k], mm))
-        return np.stack([_squared_of((g + g.T) / 2) for g in G])
+        first = [self._profiles[0], *self._profiles[2:]]
+        return np.stack(
+            [
+                _squared_of(x.products(self._profiles[y], EE, mm))
+                for x, y, EE in zip(first, self._against, self._EE, strict=True)
+            ]
+        )
 
 
 def _squared_of(G: FloatArray) -> FloatArray:
-    g = np.diag(G)
-    D2 = g[:, None] + g[None, :] - 2 * G
+    G = G + G.T
+    g = np.diag(G) / 2
+    D2 = g[:, None] + g[None, :] - G
     np.fill_diagonal(D2, 0)
     return D2

@@ -12,7 +12,8 @@ from posgeom.counts import PositionCounts
 from posgeom.debias import debiased_squares, smoothing_rank, thinned_squares
 from posgeom.distances import METRICS
 from posgeom.errors import PosgeomError
-from posgeom.stationarity import Stationarity, fold_gram, stationarity_test
+from posgeom.fold_gram import fold_gram
+from posgeom.stationarity import Stationarity, stationarity_test
 
 FloatArray = NDArray[np.float64]
 IntArray = NDArray[np.int64]

@@ -8,9 +8,10 @@ import pytest
 
 from posgeom import PosgeomError, SyntheticCorpus, count_positions, estimate_geometry, true_geometry
 from posgeom.debias import balanced_splits, debiased_squares, smoothing_rank
-from posgeom.inference import condensed
+from posgeom.fold_gram import fold_gram
+from posgeom.inference import condensed, jackknife_se, stress_of
 from posgeom.simulation import draw_counts
-from posgeom.stationarity import fold_gram, stationarity_test
+from posgeom.stationarity import stationarity_test
 
 
 @pytest.mark.parametrize("K", [2, 4, 16])
@@ -20,6 +21,19 @@ def test_splits_are_balanced(K):
     assert (splits.sum(axis=1) == K // 2).all()
     together = (splits[:, :, None] == splits[:, None, :]).sum(axis=0)
     assert set(together[~np.eye(K, dtype=bool)]) <= {K // 2 - 1}
+
+
+def plain_gram(counts):
+    """Inner products of the deviations of all folds and positions, (K, n, K, n), in float64."""
+    K, n = counts.n_folds, counts.n_positions
+    C = counts.counts.toarray().reshape(K, n, -1).astype(float)
+    C = C[:, :, C.sum(axis=(0, 1)) > 1]
+    N = counts.fold_totals.astype(float)
+    share = N / N.sum(axis=1, keepdims=True)
+    Y = C - share[:, :, None] * C.sum(axis=1, keepdims=True)
+    Y /= np.sqrt(N.sum(axis=0))[:, None]
+    Y /= np.sqrt(C.sum(axis=(0, 1)) / N.sum() + 1 / N.sum(axis=0).mean())
+    return np.einsum("kiv,ljv->kilj", Y, Y, optimize=True)
 
 
 def by_hand(counts, gram, rank, kept, N_gram):
@@ -48,8 +62,8 @@ def by_hand(counts, gram, rank, kept, N_gram):
 
 def test_squares_and_replicates_are_those_of_a_plain_computation():
     counts = draw_counts(SyntheticCorpus(vocabulary=60, documents=800, positions=6), folds=8)
-    gram = fold_gram(counts)
-    found = debiased_squares(counts, gram, 2)
+    gram = plain_gram(counts)
+    found = debiased_squares(counts, fold_gram(counts), 2)
     everything = np.ones(8, dtype=bool)
     N = counts.totals.astype(float)
     each = by_hand(counts, gram, 2, everything, N)
@@ -166,3 +180,43 @@ def test_letters_are_not_smoothed_and_words_are():
     words = draw_counts(SyntheticCorpus(vocabulary=2_000, documents=5_000))
     assert smoothing_rank(letters, 2) == 31
     assert smoothing_rank(words, 2) == 2
+
+
+@pytest.mark.parametrize(("shape", "rank"), [("mixture", 2), ("decay", 1), ("periodic", 7)])
+def test_many_positions_are_combined_of_some_without_spoiling_a_number(monkeypatch, shape, rank):
+    """Of 144 positions some are computed; measures move by little of their errors."""
+    counts = draw_counts(SyntheticCorpus(shape, 144, 1_500, 4_000, shortening=0.5), folds=8)
+    gram = fold_gram(counts)
+    for module in ("combined_roots", "smoothing"):
+        monkeypatch.setattr(f"posgeom.{module}.SMALL", 144)
+    every = debiased_squares(counts, gram, rank)
+    for module in ("combined_roots", "smoothing"):
+        monkeypatch.setattr(f"posgeom.{module}.SMALL", 48)
+    some = debiased_squares(counts, gram, rank)
+    assert not np.array_equal(every.squared, some.squared)
+    ramp = condensed(np.abs(np.subtract.outer(np.arange(144.0), np.arange(144))))
+    for measure in (stress_of(ramp), lambda s: s.mean(axis=-1)):
+        numbers = [
+            [measure(np.stack([condensed(D2) for D2 in group])) for group in groups]
+            for groups in ((of.squared[None], of.replicates, of.halves) for of in (every, some))
+        ]
+        (value, each, half), (near, each_near, half_near) = numbers
+        se = jackknife_se(each)
+        assert abs(near - value) < 0.05 * se
+        assert abs(jackknife_se(each_near) / se - 1) < 0.05
+        assert abs(half_near.mean() - half.mean()) < 0.05 * se
+
+
+def test_how_the_work_is_cut_leaves_the_estimate_alone(monkeypatch):
+    """Sets of folds in batches, tokens in stretches and blocks, jobs on one thread or three."""
+    counts = draw_counts(SyntheticCorpus("mixture", 144, 400, 20_000), folds=8)
+    gram = fold_gram(counts)
+    whole = debiased_squares(counts, gram, 2)
+    monkeypatch.setattr("posgeom.smoothing._SPREAD", 30_000)
+    monkeypatch.setattr("posgeom.debias._CACHED", 5_000)
+    monkeypatch.setattr("posgeom.fold_gram.threads", lambda: 3)
+    cut = debiased_squares(counts, gram, 2)
+    for key in ("squared", "replicates", "halves"):
+        a, b = getattr(whole, key), getattr(cut, key)
+        # float32 sums of another order turn the directions a little
+        np.testing.assert_allclose(a, b, atol=3e-5 * np.abs(a).max())

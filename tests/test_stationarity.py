@@ -5,32 +5,18 @@ import pytest
 from scipy.stats import kstest
 
 from posgeom import Document, PosgeomError, SyntheticCorpus, count_positions
+from posgeom.fold_gram import fold_gram
 from posgeom.simulation import draw_counts
 from posgeom.stationarity import (
     balanced_signs,
-    fold_gram,
-    largest_eigenvalue,
+    largest_by_lanczos,
+    largest_eigenvalues,
     stationarity_test,
 )
 
 
 def p_value(counts, seed=0, draws=199):
     return stationarity_test(fold_gram(counts), seed=seed, draws=draws).p_value
-
-
-def test_the_gram_is_that_of_the_weighted_deviations():
-    counts = draw_counts(SyntheticCorpus(vocabulary=30, documents=400, positions=5), folds=4)
-    C = counts.counts.toarray().reshape(4, 5, -1)
-    C = C[:, :, C.sum(axis=(0, 1)) > 1].astype(float)
-    N = counts.fold_totals
-    rare = 1 / N.sum(axis=0).mean()
-    Y = np.empty_like(C)
-    for k in range(4):
-        own = C[k].sum(axis=0) / N[k].sum()
-        Y[k] = (C[k] - N[k][:, None] * own) / np.sqrt(
-            N.sum(axis=0)[:, None] * (C.sum(axis=(0, 1)) / N.sum() + rare)
-        )
-    np.testing.assert_allclose(fold_gram(counts), np.einsum("kiv,ljv->kilj", Y, Y), atol=1e-5)
 
 
 @pytest.mark.parametrize("shape", ["blocks", "mixture", "line", "decay", "periodic", "circle"])
@@ -104,11 +90,32 @@ def test_equal_seeds_give_equal_answers():
     assert (one.p_value, one.limit) == (two.p_value, two.limit)
 
 
+def test_the_eigenvalues_are_held_against_noise_that_is_drawn_by_hand():
+    counts = draw_counts(SyntheticCorpus("decay", 6, 300, 900), folds=8)
+    gram = fold_gram(counts)
+    Y = [gram.sums(np.outer(e, e)[None])[0].astype(float) for e in np.eye(8)]  # Y_k Y_kᵀ
+    tops = []
+    for s in balanced_signs(8, 99, np.random.default_rng(5)).astype(float):
+        signed = gram.sums(np.outer(s, s)[None])[0] - sum(Y)
+        across = gram.sums(np.ones((1, 8, 8)))[0] - sum(Y)
+        tops.append(np.linalg.eigvalsh(signed + across / 7)[-1] / np.sqrt(1 - 1 / 49))
+    test = stationarity_test(gram, seed=5, draws=99)
+    assert test.typical == pytest.approx(np.median(tops), rel=1e-4)
+    np.testing.assert_allclose(test.eigenvalues, np.linalg.eigvalsh(across)[::-1], atol=1e-3)
+    assert test.p_value == (1 + sum(np.array(tops) >= test.eigenvalues[0])) / (len(tops) + 1)
+
+
 def test_the_largest_of_equal_eigenvalues_is_not_lost():
-    assert largest_eigenvalue(np.eye(128) - 1 / 128) == pytest.approx(1)
+    for n in (128, 200):
+        M = (np.eye(n) - 1 / n).astype(np.float32)
+        assert largest_eigenvalues(M[None])[0] == pytest.approx(1, rel=1e-5)
 
 
-def test_the_largest_eigenvalue_is_the_same_by_both_ways():
-    M = np.random.default_rng(0).standard_normal((200, 200))
-    M += M.T
-    assert largest_eigenvalue(M) == pytest.approx(np.linalg.eigvalsh(M)[-1], rel=1e-6)
+@pytest.mark.parametrize("n", [1, 2, 40, 200])
+def test_lanczos_finds_the_eigenvalue_that_a_decomposition_finds(n):
+    rng = np.random.default_rng(n)
+    noise = rng.standard_normal((n, n))
+    for M in (noise + noise.T, -noise @ noise.T, np.zeros((n, n)), np.diag(np.arange(n) == 0)):
+        M = M.astype(np.float32)
+        right = np.linalg.eigvalsh(M.astype(float))
+        assert largest_by_lanczos(M) == pytest.approx(right[-1], abs=3e-5 * np.abs(right).max())

@@ -10,11 +10,11 @@ from scipy.spatial.distance import pdist, squareform
 from posgeom import PosgeomError, SyntheticCorpus, estimate_geometry, score_encodings, true_geometry
 from posgeom.counts import PositionCounts, canonical
 from posgeom.debias import balanced_splits, thinned_squares
+from posgeom.fold_gram import fold_gram
 from posgeom.inference import condensed
 from posgeom.mds import classical_mds
 from posgeom.rank import above_noise
 from posgeom.simulation import draw_counts
-from posgeom.stationarity import fold_gram
 from posgeom.thinning import thinned
 
 

@@ -8,10 +8,11 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array, vstack
 
 from posgeom.counts import PositionCounts, canonical
+from posgeom.fold_gram import fold_gram
 from posgeom.geometry import Geometry, estimate_geometry, only, true_geometry
 from posgeom.mds import classical_mds, positive_rank
 from posgeom.rank import above_noise, participation_ratio
-from posgeom.stationarity import fold_gram, stationarity_test
+from posgeom.stationarity import stationarity_test
 
 if TYPE_CHECKING:
     import pandas as pd

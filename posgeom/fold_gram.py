@@ -1,0 +1,157 @@
+"""Inner products between the deviations of all folds and positions from stationarity."""
+
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.sparse import csc_array, csr_array
+from threadpoolctl import threadpool_limits
+
+from posgeom.counts import PositionCounts
+from posgeom.root_profiles import threads
+
+FloatArray = NDArray[np.float64]
+Block = NDArray[np.float32]
+Each = Callable[..., Iterator[Any]]  # as map: a function, and iterables of its arguments
+
+SMALL = 128  # rows up to which one thread does the work faster than two
+FREQUENT = 0.12  # share of the rows that hold a token from which on a dense product is faster
+_BLOCK = 25_000_000  # entries of a dense float32 block of columns: 100 MB
+
+
+@dataclass(frozen=True, eq=False)
+class FoldGram:
+    """Y_k Y_lᵀ for K folds, Y_k (n, V) the deviations of the positions of fold k.
+
+    pairs  (K(K + 1)/2, n, n) float32, for folds k ≤ l in the order of np.triu_indices(K):
+           Y_k Y_kᵀ, and Y_k Y_lᵀ + Y_l Y_kᵀ where k < l; each is symmetric
+    """
+
+    pairs: Block = field(repr=False)
+    n_folds: int
+
+    @property
+    def n_positions(self) -> int:
+        """n."""
+        return int(self.pairs.shape[1])
+
+    @property
+    def across(self) -> FloatArray:
+        """Σ_{k≠l} Y_k Y_lᵀ, (n, n), summed in float64."""
+        first, second = np.triu_indices(self.n_folds)
+        different = (first < second)[:, None, None]
+        return np.asarray(self.pairs.sum(axis=0, dtype=np.float64, where=different))
+
+    def sums(self, weights: FloatArray) -> Block:
+        """Σ_{k≤l} w[t, k, l] pairs[k, l], (T, n, n) float32, for weights (T, K, K)."""
+        W = weights[:, *np.triu_indices(self.n_folds)].astype(np.float32)
+        n = self.n_positions
+        return (W @ self.pairs.reshape(-1, n * n)).reshape(-1, n, n)
+
+
+def fold_gram(counts: PositionCounts) -> FoldGram:
+    """Inner products of the deviations of all folds and positions.
+
+    Y[k, i, v] = (C[k, i, v] − N[k, i] p_k(v)) / √(N_i (p(v) + 1/N̄)): p_k is the distribution of
+    fold k over all its positions, p that of the corpus, N̄ the mean number of tokens a position.
+    A χ² distance (Benzécri 1973; Greenacre 1984) whose rare tokens are held down; linear in the
+    counts, so that neither small nor unequal N bias it.  Tokens seen once are left out: no two
+    folds can share them.
+    """
+    K, n = counts.n_folds, counts.n_positions
+    N = counts.fold_totals.astype(np.float64)
+    share = (N / np.maximum(N.sum(axis=1, keepdims=True), 1)).astype(np.float32)
+    scale = np.sqrt(1 / np.maximum(N.sum(axis=0), 1)).astype(np.float32)
+    columns, totals = seen_twice(counts)
+    weight = (1 / np.sqrt(totals / N.sum() + 1 / N.sum(axis=0).mean())).astype(np.float32)
+    frequent = np.diff(columns.indptr) >= FREQUENT * K * n
+    pairs = np.zeros((K * (K + 1) // 2, n, n), dtype=np.float32)
+    of_fold = np.split(pairs, np.cumsum(np.arange(K, 1, -1)))  # those of k with k, …, K − 1
+    with side_by_side(n) as each:
+        for Y in _dense(columns[:, np.flatnonzero(frequent)], weight[frequent], share, scale):
+
+            def add(k: int, Y: Block = Y) -> None:
+                of_fold[k] += Y[k] @ Y[k:].transpose(0, 2, 1)
+
+            for _ in each(add, range(K)):
+                pass
+        rare = _Rare(columns[:, np.flatnonzero(~frequent)], weight[~frequent], share, scale)
+
+        def finish(k: int) -> None:
+            rare.add(k, of_fold[k])
+            for M in of_fold[k][1:]:
+                M += M.T.copy()
+
+        for _ in each(finish, range(K)):
+            pass
+    return FoldGram(pairs, K)
+
+
+def seen_twice(counts: PositionCounts) -> tuple[csc_array, FloatArray]:
+    """The columns of tokens seen twice or more, (K·n, V) float32, and their totals (V,)."""
+    totals = np.asarray(counts.counts.sum(axis=0), dtype=np.float64)
+    columns = csc_array(counts.counts.astype(np.float32))[:, np.flatnonzero(totals > 1)]
+    columns.sort_indices()
+    return columns, totals[totals > 1]
+
+
+def _dense(columns: csc_array, weight: Block, share: Block, scale: Block) -> Iterator[Block]:
+    """Y (K, n, width) of blocks of tokens."""
+    K, n = share.shape
+    width = max(1, _BLOCK // (K * n))
+    for start in range(0, columns.shape[1], width):
+        part = slice(start, start + width)
+        Y = columns[:, part].toarray().reshape(K, n, -1)
+        Y -= share[:, :, None] * Y.sum(axis=1, keepdims=True)
+        Y *= scale[:, None] * weight[part]
+        yield Y
+
+
+class _Rare:
+    """Tokens that few rows hold: a product adds only to pairs of rows that both do.
+
+    With S = C scaled, u_k = Σ_i of fold k's counts, weighted, and g = the share of each position,
+    scaled:  Y_k Y_lᵀ = S_k S_lᵀ − (S_k u_l) g_lᵀ − g_k (S_l u_k)ᵀ + (u_k·u_l) g_k g_lᵀ.
+    """
+
+    def __init__(self, columns: csc_array, weight: Block, share: Block, scale: Block) -> None:
+        K, n = share.shape
+        V = columns.shape[1]
+        rows = columns.indices
+        self._local = (rows % n).astype(np.int32)
+        token = np.repeat(np.arange(V), np.diff(columns.indptr))
+        self._values = columns.data * scale[self._local] * weight[token]
+        held = np.bincount(token + rows // n * V, minlength=K * V).reshape(K, V)
+        self._begins = np.zeros((K + 1, V), dtype=np.int64)
+        np.cumsum(held, axis=0, out=self._begins[1:])
+        self._begins += columns.indptr[:-1]
+        self._g = share * scale
+        of_fold = csr_array((np.ones(K * n, np.float32), np.arange(K * n), np.arange(K + 1) * n))
+        u = (of_fold @ columns).toarray() * weight
+        S = csc_array((self._values, rows, columns.indptr), columns.shape)
+        self._along = (S @ u.T).reshape(K, n, K)  # S_k u_l
+        self._uu = u @ u.T
+
+    def add(self, k: int, pairs: Block) -> None:
+        """Add Y_k Y_lᵀ of these tokens to pairs (K − k, n, n), l = k, …, K − 1."""
+        from posgeom.shared_tokens import add_shared
+
+        g, along, uu = self._g, self._along, self._uu
+        for m, M in enumerate(pairs, start=k):  # m for the l of the formula
+            add_shared(self._local, self._values, self._begins[k:], self._begins[m:], M)
+            M -= np.outer(along[k, :, m] - uu[k, m] * g[k], g[m])
+            M -= np.outer(g[k], along[m, :, k])
+
+
+@contextmanager
+def side_by_side(n: int) -> Iterator[Each]:
+    """A map over threads, for matrices of n rows: as many as BLAS would take, or one for few rows.
+
+    Several threads of BLAS within a small product would wait for each other, 30 times longer.
+    """
+    with threadpool_limits(1), ThreadPoolExecutor(1 if n <= SMALL else threads()) as pool:
+        yield map if n <= SMALL else pool.map
