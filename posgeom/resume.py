@@ -21,9 +21,8 @@ from posgeom.counting import completed, count_positions
 from posgeom.counts import PositionCounts
 from posgeom.errors import PosgeomError
 from posgeom.pieces import Document, Shard, shards
-from posgeom.shards import ATTEMPTS, Engine, Job, Part, count_here, joined, left_out
+from posgeom.shards import ATTEMPTS, PARTS, Engine, Job, Part, count_here, joined, left_out
 
-PARTS = 64  # kept, at most: what an interruption costs, and what they take of the disk, stays small
 RUN = 1 << 24  # characters or ids of a run of documents; later runs are longer
 RUNS = 16  # of one length
 

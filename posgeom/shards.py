@@ -17,6 +17,7 @@ from posgeom.files import Reading
 from posgeom.pieces import Document, Shard
 from posgeom.tokenizer import Tokenizer, load_tokenizer
 
+PARTS = 64  # kept, at most: what an interruption costs, and what they take of the disk, stays small
 ATTEMPTS = 3  # of a shard on a cluster, where what fails may be the network
 PAUSE = 0.5  # seconds before the second attempt, twice as many before the third
 LEFT_OUT = "left out by --skip-bad: "

@@ -7,7 +7,7 @@ from functools import cache
 
 import numpy as np
 
-from posgeom.resume import PARTS
+from posgeom.shards import PARTS
 
 ENTRY = 12  # bytes of an entry that is computed with: an int64 and an int32
 ABOUT = 900  # bytes of a message that are no counts: names, folds, provenance
