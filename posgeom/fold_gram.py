@@ -153,5 +153,6 @@ def side_by_side(n: int) -> Iterator[Each]:
 
     Several threads of BLAS within a small product would wait for each other, 30 times longer.
     """
-    with threadpool_limits(1), ThreadPoolExecutor(1 if n <= SMALL else threads()) as pool:
+    workers = 1 if n <= SMALL else threads()  # asked before BLAS is held to one for each of them
+    with threadpool_limits(1), ThreadPoolExecutor(workers) as pool:
         yield map if n <= SMALL else pool.map

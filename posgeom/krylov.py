@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 FloatArray = NDArray[np.float64]
 
 GUARD = 8  # vectors beside those asked for: equal eigenvalues come out together, and sooner
-DEPTH = 8  # products before the best vectors found start anew
+DEPTH = 16  # products before the best vectors found start anew
 
 
 def krylov_eigenpairs(

@@ -188,10 +188,8 @@ def one_pass(
             "is no geometry to fit; give more documents"
         )
     offsets = OffsetSums(found + 1, pairs[found].astype(np.int64), sums[found], square_sums[found])
-    at, δ = (
-        sample[:2].astype(np.int64),
-        iter(zip(totals.T, least, sample[3:], rows[1:], strict=True)),
-    )
+    i, j = sample[:2].astype(np.int64)
+    δ = iter(zip(totals.T, least, sample[3:], rows[1:], strict=True))
     seen = []
     for f in own:
         if f is None:
@@ -204,7 +202,7 @@ def one_pass(
                 float(at_offset**2 @ offsets.pairs),
                 float(at_offset @ offsets.sums),
                 float(at_offset.min()),
-                f[np.abs(x[at[0]] - x[at[1]])],
+                f[np.abs(x[i] - x[j])],
                 f[np.abs(x[anchors][:, None] - x)],
             )
         )

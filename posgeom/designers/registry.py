@@ -14,7 +14,7 @@ from posgeom.designers.stress_optimal import stress_encoding
 from posgeom.encodings import Encoding
 from posgeom.encodings.registry import Spec, convert_options
 from posgeom.geometry import Geometry
-from posgeom.mds import classical_mds
+from posgeom.mds import MANY, classical_mds
 from posgeom.rank import check_rank
 
 
@@ -33,8 +33,12 @@ def mds_encoding(geometry: Geometry, spec: Spec, dim: int) -> MDSTable:
     """
     options = {"dim": dim} | convert_options(spec, {"rank": int, "dim": int})
     n, dim = geometry.n_positions, options["dim"]
-    mds = classical_mds(geometry.squared, squared=True)
-    rank = check_rank(options.get("rank", own_rank(mds, dim)), n, dim)
+    asked = options.get("rank")
+    if asked is not None:
+        check_rank(asked, n, dim)
+    # all axes of many positions take minutes
+    mds = classical_mds(geometry.squared, asked if n >= MANY else None, squared=True)
+    rank = own_rank(mds, dim) if asked is None else asked
     factors = low_rank(mds.coordinates, rank, dim)
     return MDSTable.of(factors, geometry, spec.text, low_rank="rank" in options)
 
