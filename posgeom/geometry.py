@@ -238,7 +238,8 @@ def _spread_over_folds(counts: PositionCounts) -> NDArray[np.bool_]:
     """Which positions have tokens in each of eight folds, without which they have no errors."""
     if counts.n_folds < LEAST_FOLDS:
         return np.zeros(counts.n_positions, dtype=bool)
-    return np.asarray(counts.folded(LEAST_FOLDS).fold_totals.all(axis=0))
+    totals = counts.fold_totals.reshape(-1, LEAST_FOLDS, counts.n_positions).sum(axis=0)
+    return np.asarray(totals.all(axis=0))
 
 
 def _filled_folds(counts: PositionCounts) -> PositionCounts:

@@ -60,7 +60,7 @@ def posgeom_ok():
 @pytest.fixture
 def no_report(monkeypatch):
     """Runs are saved without report and figures, which take seconds."""
-    monkeypatch.setattr("posgeom.report.write_report", lambda design, folder: Path(folder))
+    monkeypatch.setattr("posgeom.report.write_report", lambda design, folder, **_: Path(folder))
 
 
 @pytest.fixture(scope="session")

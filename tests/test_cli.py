@@ -652,7 +652,7 @@ def test_an_abort_ends_with_130(run_cli, monkeypatch):
 
 
 def test_an_interrupt_while_saving_leaves_nothing(work, run_cli, monkeypatch):
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("posgeom.report.write_report", interrupt)
@@ -676,7 +676,7 @@ def test_an_interrupt_while_replacing_leaves_the_earlier_run(
 ):
     posgeom_ok("design", "lines.txt", "--positions", 6, "--dim", 8, "--out", "o")
 
-    def interrupt(*_):
+    def interrupt(*_, **__):
         raise KeyboardInterrupt
 
     monkeypatch.setattr("posgeom.report.write_report", interrupt)
@@ -695,7 +695,7 @@ def test_a_killed_run_leaves_no_final_folder(work, sign, code):
         import posgeom.report
         from posgeom import cli
         signal.signal(signal.SIGINT, signal.default_int_handler)
-        def slow(design, folder):
+        def slow(design, folder, **_):
             print("saving", flush=True)
             time.sleep(60)
         posgeom.report.write_report = slow

@@ -317,7 +317,7 @@ def test_the_hash_seed_of_the_interpreter_does_not_matter(work):
         import sys
         import posgeom.report
         from posgeom import cli
-        posgeom.report.write_report = lambda design, folder: None
+        posgeom.report.write_report = lambda design, folder, **_: None
         cli.main()
     """
     learned_table(work)
