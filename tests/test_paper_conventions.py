@@ -154,22 +154,50 @@ def test_near_cells_are_those_within_five_percent(table):
     assert (np.abs(near["stress"] / 0.5 - 1) <= 0.05).all()
 
 
-def test_the_debiased_sweep_is_that_of_the_debiased_scores(counted):
+METRICS = {"chord": "hellinger", "chord/√2": "hellinger-normalised", "geodesic": "fisher-rao"}
+
+
+@pytest.fixture(scope="module")
+def debiased(counted):
     (case, _) = cases(counted, [8])
-    table = sweep([case], ALIBI, "debiased", ["chord"])
-    geometry = estimate_geometry(count_positions(DECAY, positions=8))
-    scored = score_encodings(geometry, ["sinusoidal:dim=128", "mds:rank=3"]).set_index("encoding")
-    ours = rows(table, encoding="sinusoidal", dim=128)
-    assert ours["raw"].item() == pytest.approx(scored.loc["sinusoidal:dim=128", "stress_raw"])
-    assert ours["optimal"].item() == pytest.approx(scored.loc["sinusoidal:dim=128", "stress"])
-    mds = rows(table, variant="rank 3")["raw"].item()
-    assert mds == pytest.approx(scored.loc["mds:rank=3", "stress_raw"])
+    return sweep([case], ALIBI, "debiased")
+
+
+@pytest.mark.parametrize("distance", METRICS)
+def test_the_debiased_sweep_is_that_of_the_debiased_scores(debiased, distance):
+    """Each distance as estimate_geometry makes it by itself."""
+    geometry = estimate_geometry(count_positions(DECAY, positions=8), metric=METRICS[distance])
+    specs = ["sinusoidal:dim=128", "alibi", "mds:rank=3"]
+    scored = score_encodings(geometry, specs).set_index("encoding")
+    own = rows(debiased, distance=distance)
+    same = {
+        "sinusoidal:dim=128": rows(own, encoding="sinusoidal", dim=128),
+        "alibi": rows(own, variant="linear: 8 heads"),
+        "mds:rank=3": rows(own, variant="rank 3"),
+    }
+    if distance == "chord/√2":  # the stress of MDS is that of the chord
+        assert same.pop("mds:rank=3").empty
+    for spec, row in same.items():
+        assert row["raw"].item() == pytest.approx(scored.loc[spec, "stress_raw"])
+        if distance != "chord/√2":
+            assert row["optimal"].item() == pytest.approx(scored.loc[spec, "stress"])
+
+
+def test_claims_are_held_against_each_debiased_distance(debiased):
+    held = {each.claim: each for each in all_claims(debiased)}
+    assert set(held["alibi"].table["distance"]) == set(METRICS)
+    assert set(held["optimal"].table["distance"]) == {"chord", "geodesic"}
+    for each in held.values():
+        assert each.number
+        assert sum(each.shares()["distance", d][1] for d in each.table["distance"].unique()) == (
+            each.number
+        )
 
 
 def test_a_corpus_without_structure_has_no_debiased_cells():
     counts = count_positions("synthetic:shape=none,documents=2000,seed=1", positions=8)
     every = list(cases([Counted("documents", "ids", counts)], [8]))[:1]
-    table = sweep(every, ALIBI, "debiased", ["chord"])
+    table = sweep(every, ALIBI, "debiased")
     assert list(table.columns) == list(COLUMNS)
     assert table.empty
 

@@ -118,6 +118,7 @@ def test_the_page_names_what_a_reader_looks_for(report):
         "Proposition 6",
         "BERT-base's own table",
         "abstract",
+        f"debiased: n = {N} ",
     ):
         assert says in page
     assert "6,920" not in page

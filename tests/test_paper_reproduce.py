@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from pathlib import Path
 
 import numpy as np
@@ -10,11 +11,12 @@ import pytest
 from click.testing import CliRunner
 from scipy.spatial.distance import pdist
 
-from posgeom import count_positions
+from posgeom import count_positions, estimate_geometry, score_encodings
 from posgeom.cli_reproduce import PARTS, reproduce_command
 from posgeom.errors import PosgeomError
 from posgeom.paper.claims import CLAIMS, FIGURES
 from posgeom.paper.conventions import wide, with_padding
+from posgeom.paper.conventions_claims import all_claims
 from posgeom.paper.hub import learned_spec
 from posgeom.paper.page import (
     Judgement,
@@ -230,7 +232,7 @@ def test_a_committed_part_is_small(part):
     folder = COMMITTED / part
     if not folder.is_dir():
         pytest.skip(f"reports/paper/{part} is not in this checkout")
-    assert sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) < 300_000
+    assert sum(f.stat().st_size for f in folder.rglob("*") if f.is_file()) < 400_000
 
 
 @pytest.mark.parametrize("part", PARTS)
@@ -314,3 +316,39 @@ def test_committed_cells_of_real_corpora_come_out_again(part, n):
         assert own["raw"].item() == pytest.approx(
             ((plane - chord) ** 2).sum() / (chord @ chord), rel=6e-4
         )
+
+
+@pytest.mark.parametrize("part", ["sst2", "imdb"])
+def test_committed_verdicts_follow_from_the_committed_sweeps(part):
+    claims = committed(part, "claims.csv").set_index("claim")["verdict"]
+    sweeps = (committed(part, name) for name in ("sweep.csv", "debiased.csv"))
+    for both in zip(*(all_claims(table) for table in sweeps), strict=True):
+        verdicts = claims[CLAIMS[both[0].claim].says].split("; debiased: ")
+        for said, held in zip(verdicts, both, strict=True):
+            numbers = [int(x) for x in re.findall(r"\d+", said.replace(",", ""))]
+            if held.claim == "alike" and len(numbers) == 2:
+                # a ratio of two stresses of four digits may lie on the other side of 5%
+                assert numbers[1] == held.number
+                assert abs(numbers[0] - held.holding) <= held.number / 100
+            else:
+                assert said == held.verdict
+        assert both[0].table["distance"].nunique() == both[1].table["distance"].nunique()
+
+
+@needs_data
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("distance", "metric"), [("chord/√2", "hellinger-normalised"), ("geodesic", "fisher-rao")]
+)
+def test_committed_debiased_cells_come_out_again(distance, metric):
+    """By the estimate and the scores in that distance, without the sweep."""
+    table = committed("sst2", "debiased.csv")
+    counts = wide(count_positions("sst2", "words", positions=2, up_to=32), 32)
+    geometry = estimate_geometry(counts, metric=metric)
+    scored = score_encodings(geometry, ["sinusoidal:dim=128", "alibi"]).set_index("encoding")
+    case = {"text": "sentences", "tokens": "words", "padding": "no", "n": 32, "distance": distance}
+    own = table[(table[list(case)] == list(case.values())).all(axis=1)]
+    sinusoid = own[(own["encoding"] == "sinusoidal") & (own["dim"] == 128)]
+    alibi = own[own["variant"] == "linear: 8 heads"]
+    for spec, row in (("sinusoidal:dim=128", sinusoid), ("alibi", alibi)):
+        assert row["raw"].item() == pytest.approx(scored.loc[spec, "stress_raw"], rel=1e-3)

@@ -26,6 +26,7 @@ from posgeom.paper.training.model import Encoder, seeded  # noqa: E402
 from posgeom.paper.training.sources import SOURCES, Labelled  # noqa: E402
 from posgeom.paper.training.study import Budget, n_runs, study  # noqa: E402
 from posgeom.paper.training.tasks import Recipe, task_of  # noqa: E402
+from posgeom.paper.training.trained import TrainedRotary, TrainedSlopes  # noqa: E402
 from posgeom.paper.training.work import Ground, open_ledger  # noqa: E402
 
 torch.set_num_threads(1)
@@ -122,6 +123,89 @@ def test_a_trained_low_rank_table_is_two_factors_and_starts_where_it_should(grou
     assert np.allclose(model.added.table().detach().numpy(), start.rows, atol=1e-5)
 
 
+# -- angles and slopes that learn -----------------------------------------------------------------
+
+LEARNING = {"rope:dim=8,base=100": 4, "alibi:heads=2": 2}  # and how many numbers are trained
+
+
+@pytest.mark.parametrize("spec", LEARNING)
+def test_trained_angles_and_slopes_begin_as_the_frozen_ones(spec):
+    encoding = make_encoding(spec)
+    models = []
+    for trained in (False, True):
+        with seeded(0):
+            models.append(Encoder(11, 3, 16, 2, 2))
+        models[-1].place(encoding, trained=trained, rank=None)
+    frozen, learning = models
+    ids, lengths = torch.arange(12).reshape(2, 6) % 11, torch.tensor([6, 4])
+    assert torch.allclose(frozen.classify(ids, lengths), learning.classify(ids, lengths), atol=1e-6)
+    sizes = [sum(p.numel() for p in model.parameters()) for model in models]
+    assert sizes[1] - sizes[0] == LEARNING[spec]  # one set for both layers
+    assert frozen.encoding(encoding) is encoding
+    p = np.arange(6)
+    assert np.allclose(learning.encoding(encoding).distances(p), encoding.distances(p), atol=1e-6)
+
+
+def test_gradients_of_frequencies_and_slopes_are_those_of_their_formulas():
+    """Of w·f: q turned by p·θ has d/dθ = p·(turned by a quarter more), a bias −|m||i−j|."""
+    random = torch.Generator().manual_seed(0)
+    q, w = (torch.randn(1, 1, 5, 4, generator=random, dtype=torch.float64) for _ in range(2))
+    layer = TrainedRotary([1.0, 0.3], pairing="halves").double()
+    turned, _ = layer(q, q)
+    (turned * w).sum().backward()
+    θ, p = torch.tensor([1.0, 0.3], dtype=torch.float64), torch.arange(5.0, dtype=torch.float64)
+    z = torch.complex(q[0, 0, :, :2], q[0, 0, :, 2:]) * torch.exp(1j * p[:, None] * θ)
+    quarter = 1j * p[:, None] * z
+    expected = (quarter.real * w[0, 0, :, :2] + quarter.imag * w[0, 0, :, 2:]).sum(0)
+    assert torch.allclose(layer.θ.grad, expected, rtol=1e-6)
+
+    slopes = TrainedSlopes([0.5, -0.25])
+    w = torch.randn(2, 5, 5, generator=random)
+    (slopes(5) * w).sum().backward()
+    gap = (torch.arange(5)[:, None] - torch.arange(5)).abs()
+    expected = -(w * gap).sum((1, 2)) * torch.tensor([1.0, -1.0])
+    assert torch.allclose(slopes.m.grad, expected, rtol=1e-5)
+    assert (slopes(5) <= 0).all()
+    assert slopes.encoding(make_encoding("alibi:heads=2")).slopes.tolist() == [0.5, 0.25]
+
+
+def test_what_is_trained_is_what_the_run_ends_with(toy):
+    for spec, scale in (("rope:dim=16", 1.0), ("alibi:heads=2", 4.0)):
+        start = scaled(make_encoding(spec), 8, scale)
+        frozen, learning = (train(toy, start, 0, 192, 2, trained=t) for t in (False, True))
+        assert all(moment.encoding is start for moment in frozen.moments)
+        first, last = (learning.moments[k].encoding for k in (0, -1))
+        numbers = "own_slopes" if "alibi" in spec else "own_frequencies"
+        moved = np.subtract(getattr(last, numbers), getattr(first, numbers))
+        # Adam moves a number by about its rate a step, whatever its size
+        assert (np.abs(moved) > 1e-4).all()
+        assert (np.abs(moved) < 192 / 64 * 3e-3 * 2).all()
+        assert frozen.test != learning.test
+
+
+def test_frequencies_that_follow_the_length_do_not_learn():
+    rope = make_encoding("rope:dim=8,scaling=dynamic,factor=2,original_length=8")
+    with pytest.raises(PosgeomError, match="follow the length"):
+        TrainedRotary.from_encoding(rope)
+
+
+def test_a_study_tells_where_angles_and_slopes_went(ground, tmp_path):
+    arms = arms_named(("rope", "rope-trained", "fitted-rope-trained", "alibi-trained"))
+    arms = [replace(arm, scales=(1.0,)) for arm in arms]
+    runs = study(ground, arms, Budget(320, 1, 2, 1), open_ledger(ground, str(tmp_path), "x"))
+    by_name = dict(list(runs.groupby("encoding")))
+    assert by_name["rope"]["numbers"].isna().all()
+    assert (by_name["rope"]["stress_start"] == by_name["rope"]["stress_end"]).all()
+    for row in by_name["rope-trained"].to_dict("records"):
+        θ = row["numbers"].replace(" ", ";")
+        ended = ground.debiased_stress(make_encoding(f"rope:dim=16,inv_freq={θ}"))
+        assert row["stress_end"] == pytest.approx(ended.value, rel=1e-3)
+    assert {len(text.split()) for text in by_name["fitted-rope-trained"]["numbers"]} == {8}
+    alibi = by_name["alibi-trained"]
+    assert {len(text.split()) for text in alibi["numbers"]} == {2}
+    assert np.allclose(alibi["stress_end"], alibi["stress_start"])  # at all slopes the same
+
+
 def test_hidden_tokens_are_a_share_of_real_ones_and_one_at_least():
     lengths = np.full(4_000, 7)
     asked = hidden_tokens(lengths, 10, np.random.default_rng(0))
@@ -152,8 +236,8 @@ def test_the_moment_of_the_least_validation_loss_is_tested(toy):
     assert run.best == int(np.argmin(losses))
     assert [m.seen for m in run.moments] == [0, 128, 320, 512, 640]
     assert np.isnan(run.moments[0].train.loss)
-    assert np.allclose(run.moments[0].table, encoding.rows, atol=1e-6)
-    assert not np.allclose(run.moments[-1].table, encoding.rows, atol=1e-3)
+    assert np.allclose(run.moments[0].encoding.rows, encoding.rows, atol=1e-6)
+    assert not np.allclose(run.moments[-1].encoding.rows, encoding.rows, atol=1e-3)
 
 
 @pytest.mark.slow
@@ -222,7 +306,7 @@ def toy_corpora(monkeypatch):
         monkeypatch.setitem(tasks.RECIPES, name, replace(TOY, source=name))
 
 
-NAMES = ("none", "random", "sinusoidal", "alibi", "mds", "mds-shuffled", "learned", "mds-trained")
+NAMES = ("none", "random", "sinusoidal", "alibi", "mds", "learned", "mds-trained", "alibi-trained")
 
 
 @pytest.mark.slow

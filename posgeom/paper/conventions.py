@@ -171,7 +171,6 @@ def sweep(
     every: Sequence[Case],
     figures: Mapping[str, Figure],
     estimator: str = "plugin",
-    distances: Sequence[str] = tuple(DISTANCES),
     *,
     seed: int = 0,
     progress: bool = False,
@@ -194,8 +193,8 @@ def sweep(
             known[case.n] = known_encodings(case.n)
         chords = estimate_geometry(case.counts, estimator, seed=seed)
         usable = chords.has_structure and chords.n_positions == case.n
-        for distance in distances if usable else ():
-            geometry = _under(chords, DISTANCES[distance])
+        for distance, of_chord in DISTANCES.items() if usable else ():
+            geometry = _under(chords, of_chord)
             others = [] if distance == HALVED else mds_encodings(geometry.squared)
             for each in [*known[case.n], *others]:
                 values = {

@@ -101,7 +101,7 @@ def judgements(made: Made) -> tuple[Judgement, ...]:
                 CLAIMS[held.claim].where,
                 "–",
                 held.means,
-                "every convention of the sweep; debiased: chord, fewer lengths",
+                f"every convention of the sweep; debiased: {_debiased_lengths(made)}",
                 f"{held.verdict}; debiased: {clean.verdict}",
             )
             for held, clean in every
@@ -265,8 +265,9 @@ def _claim_lines(made: Made) -> list[str]:
         "Under how many conventions each claim holds, by each choice, plug-in and debiased. "
         "ALiBi's is held under each of its variants with each width of the sinusoid, which makes "
         "more conventions than there are stresses; MDS keeps its own scale, so that its claims "
-        "have fewer. Debiased: by the chord, and only where folds of documents reach the length; "
-        "MDS is made from the sample that it is held against."
+        f"have fewer. Debiased: {_debiased_lengths(made)}, where folds of documents reach every "
+        "position; the squared chord is what is debiased, and the other two distances are "
+        "functions of it; MDS is made from the sample that it is held against."
     ]
     for held, clean in zip(made.claims, made.clean_claims, strict=True):
         plain, debiased = held.shares(), clean.shares()
@@ -289,6 +290,12 @@ def _claim_lines(made: Made) -> list[str]:
             ),
         ]
     return lines
+
+
+def _debiased_lengths(made: Made) -> str:
+    """The lengths at which claims were held against debiased distances."""
+    lengths = sorted({int(n) for held in made.clean_claims for n in held.table["n"]})
+    return f"n = {', '.join(map(str, lengths))}" if lengths else "no length"
 
 
 def _share(holding: int, of: int) -> str:

@@ -57,8 +57,10 @@ def loss_by_stress(
             clip_on=False,
             label=label,
         )
-    for k, (x, y) in enumerate(zip(stress, loss, strict=True), 1):
-        ax.annotate(str(k), (x, y), xytext=(4, 3), textcoords="offset points", fontsize=7.5)
+    for k, (x, y, below) in enumerate(zip(stress, loss, trained, strict=True), 1):
+        # an encoding and the one that is trained from it often lie upon each other
+        at = (4, -9) if below else (4, 3)
+        ax.annotate(str(k), (x, y), xytext=at, textcoords="offset points", fontsize=7.5)
     if "none" in names:
         ax.axhline(loss[list(names).index("none")], color=MUTED, lw=0.9, ls=":")
     # a root's scale: what was made for the corpus lies close to 0

@@ -58,6 +58,9 @@ ARMS = (
     Arm("mds-trained", "mds", trained=True),
     Arm("mds-rank-3-trained", f"mds:rank={LOW}", trained=True, rank=LOW),
     Arm("stress-rank-3-trained", f"stress:rank={LOW}", trained=True, rank=LOW),
+    Arm("rope-trained", f"rope:dim={DIM // HEADS}", trained=True, scales=UNSCALED),
+    Arm("alibi-trained", f"alibi:heads={HEADS}", trained=True, scales=SLOPES),
+    Arm("fitted-rope-trained", f"fitted-rope:dim={DIM // HEADS}", trained=True, scales=UNSCALED),
 )
 NAMES = tuple(arm.name for arm in ARMS)
 

@@ -12,18 +12,21 @@ from posgeom.errors import PosgeomError
 from posgeom.paper import page
 from posgeom.paper.page import PaperReport
 from posgeom.paper.training.arms import NAMES, Arm, arms_named
+from posgeom.paper.training.comparison_page import (
+    comparison_section,
+    conclusion,
+    correlation_section,
+    moved_section,
+    open_question,
+)
 from posgeom.paper.training.evidence import contrasts, correlations, summary
 from posgeom.paper.training.figures import comparison_figure, learning_figure
 from posgeom.paper.training.learning import learning
 from posgeom.paper.training.page import (
     budget_lines,
-    comparison_section,
-    conclusion,
-    correlation_section,
     learning_judgements,
     learning_section,
     longer_lines,
-    open_question,
     opening,
     tasks_section,
 )
@@ -127,6 +130,7 @@ def reproduce_training(
             conclusion(related, changed),
             learning_section(found.moments),
             comparison_section(compared),
+            moved_section(found.runs),
             correlation_section(related, changed),
             tasks_section(tasks, seen, looked, budget),
         ),

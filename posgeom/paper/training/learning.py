@@ -57,9 +57,9 @@ def learning(
                     "validation_loss": moment.validation.loss,
                     "validation_accuracy": moment.validation.accuracy,
                 }
-                | table_measures(ground, moment.table)
+                | table_measures(ground, moment.encoding.rows)
                 for moment in run.moments
-                if moment.table is not None
+                if isinstance(moment.encoding, FixedTable)
             ]
             ledger.add(name, {"moments": kept}, time.process_time() - started)
         tick()

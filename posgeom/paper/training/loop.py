@@ -34,13 +34,13 @@ class Moment:
     seen         rows that the model was trained on so far
     train        over the rows since the moment before; NaN at the start
     validation   over all rows of that part
-    table        (n, d) the positions' vectors as they are then; None where none are added
+    encoding     of the positions as it is then: the one that was placed, unless it is trained
     """
 
     seen: int
     train: Score
     validation: Score
-    table: NDArray[np.float64] | None
+    encoding: Encoding
 
 
 @dataclass(frozen=True, eq=False)
@@ -85,7 +85,7 @@ def train(
         stops = {round(steps * k / moments) for k in range(1, moments + 1)}
         batches = _batches(task.parts["train"], random)
         none = Score(float("nan"), float("nan"))
-        taken = [_moment(model, task, 0, none)]
+        taken = [_moment(model, task, encoding, 0, none)]
         best, at = deepcopy(model.state_dict()), 0
         losses, right = [], []
         for step in range(1, steps + 1):
@@ -99,7 +99,7 @@ def train(
             right.append(float(correct.mean()))
             if step in stops:
                 done = Score(float(np.mean(losses)), float(np.mean(right)))
-                taken.append(_moment(model, task, BATCH * step, done))
+                taken.append(_moment(model, task, encoding, BATCH * step, done))
                 losses, right = [], []
                 if not np.isfinite(taken[-1].validation.loss):
                     raise PosgeomError(
@@ -161,8 +161,5 @@ def _batches(rows: NDArray[np.int64], random: np.random.Generator) -> Iterator[N
         waiting = waiting[BATCH:]
 
 
-def _moment(model: Encoder, task: Task, seen: int, done: Score) -> Moment:
-    table = None
-    if model.added is not None:
-        table = model.added.table().detach().numpy().astype(np.float64)
-    return Moment(seen, done, judge(model, task, "validation"), table)
+def _moment(model: Encoder, task: Task, start: Encoding, seen: int, done: Score) -> Moment:
+    return Moment(seen, done, judge(model, task, "validation"), model.encoding(start))

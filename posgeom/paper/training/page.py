@@ -1,23 +1,21 @@
-"""The page: what both studies found, in tables and plain sentences."""
+"""The page: what was done, and what became of tables while they learned."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from posgeom.paper.claims import CLAIMS
 from posgeom.paper.page import Judgement, Section, markdown_table
 from posgeom.paper.training.arms import Arm
-from posgeom.paper.training.evidence import ALL, QUESTIONS, paired
+from posgeom.paper.training.evidence import paired
 from posgeom.paper.training.settings import BATCH, DIM, HEADS, HIDDEN_SHARE, LAYERS, RATE
 from posgeom.paper.training.tasks import RECIPES, Task
-from posgeom.report.words import interval, number, with_error
+from posgeom.report.words import number, with_error
 
 if TYPE_CHECKING:
     import pandas as pd
 
-LIKELY = 0.05  # p below which chance alone is not a likely reason
-MAIN = QUESTIONS[0].name
 OBJECTIVES = {"class": "label of the row", "masked": "hidden tokens"}
 MEASURES = (  # of a table as it learns: column, and what a reader calls it
     ("separation", "least distance"),
@@ -78,33 +76,6 @@ def learning_judgements(moments: "pd.DataFrame") -> tuple[Judgement, ...]:
     return tuple(found)
 
 
-def open_question(correlations: "pd.DataFrame") -> tuple[Judgement, ...]:
-    """The question that the paper leaves open, beside our answer."""
-    main = correlations[correlations["question"] == MAIN]
-    return tuple(
-        Judgement(
-            "lower stress makes a better model (not shown by the paper)",
-            "Eq. 4, Proposition 6",
-            "–",
-            f"{row['corpus']}: ρ of stress and test loss {_rho(row)}, p = {number(row['p'])}",
-            f"{row['encodings']} encodings that tell positions apart, debiased stress",
-            verdict(row),
-        )
-        for row in main.to_dict("records")
-    )
-
-
-def verdict(row: Mapping[Any, Any]) -> str:
-    """What ρ says where its interval and its p leave no doubt, where one of them does, or both."""
-    likely = (row["low"] > 0 or row["high"] < 0) + (row["p"] < LIKELY)
-    loss = "lower" if row["rho"] > 0 else "higher"
-    if likely == 2:
-        return f"lower stress, {loss} loss"
-    if likely == 1:
-        return f"lower stress tends to {loss} loss, which other encodings may not bear out"
-    return "no relation beyond chance"
-
-
 def learning_section(moments: "pd.DataFrame") -> Section:
     """What became of the tables."""
     head = ("corpus", "", *(name for _, name in MEASURES))
@@ -153,118 +124,6 @@ def _learning_sentences(moments: "pd.DataFrame") -> list[str]:
 
 def _moved(low: float, high: float) -> str:
     return "fell" if high < 0 else "rose" if low > 0 else "did not move beyond chance"
-
-
-def comparison_section(arms: "pd.DataFrame") -> Section:
-    """Loss and stress of each encoding on each corpus."""
-    lines: list[str] = []
-    for corpus, here in arms.groupby("corpus", sort=False):
-        number_of = {name: k for k, name in enumerate(here["encoding"], 1)}
-        rows = [
-            (
-                f"{row['encoding']} ({number_of[row['encoding']]})",
-                f"{row['scale']:g}{'*' if row['edge'] else ''}",
-                with_error(row["test_loss"], row["test_loss_se"]),
-                with_error(1 - row["test_error"], row["test_error_se"]),
-                number(row["stress"]),
-                interval(row["stress_low"], row["stress_high"]),
-                number(row["stress_plugin"]),
-            )
-            for row in here.sort_values("test_loss", kind="stable").to_dict("records")
-        ]
-        head = ("encoding", "size", "test loss", "accuracy", "stress", "95%", "stress, plug-in")
-        lines += [f"### {corpus}", "", *markdown_table(head, rows), ""]
-    lines += [
-        "The best first. Loss: cross-entropy in nats on the test part, mean over seeds with its "
-        "standard error. Stress: of the encoding that the models ended with, against the geometry "
-        "of the training part, with its 95% interval from the folds of the corpus; encodings made "
-        "for this geometry fit the sample. Size: root mean square norm of a table's rows, or what "
-        "ALiBi's slopes are multiplied with, chosen on the validation part by runs of another "
-        "seed; * at the end of what was tried. RoPE and none have no size. -trained: the encoding "
-        "is where training begins; learned begins at random rows. mds-shuffled: the rows of mds at "
-        "other positions.",
-        "",
-        "![Test loss beside stress](figures/loss-by-stress.svg)",
-    ]
-    return Section("One model, many encodings", tuple(lines))
-
-
-def correlation_section(correlations: "pd.DataFrame", contrasts: "pd.DataFrame") -> Section:
-    """Rank correlations of stress and loss, and single changes of the encoding."""
-    corpora = list(dict.fromkeys(correlations["corpus"]))
-    rows = []
-    for question, here in correlations.groupby("question", sort=False):
-        by_corpus = {row["corpus"]: row for row in here.to_dict("records")}
-        cells = [f"{_rho(by_corpus[c])}{_star(by_corpus[c]['p'])}" for c in corpora]
-        rows.append((str(question), str(here["encodings"].iloc[0]), *cells))
-    changed = [
-        (
-            str(row["what"]),
-            str(row["corpus"]),
-            with_error(row["difference"], row["se"]),
-            interval(row["low"], row["high"]),
-            number(row["stress_difference"]),
-        )
-        for row in contrasts.to_dict("records")
-    ]
-    lines = (
-        "Spearman's ρ of stress and test loss (or error rate) over encodings: above 0 where lower "
-        "stress goes with a better model. 95% intervals from drawing encodings and seeds anew; "
-        "* p < 0.05 when stresses are shuffled among encodings. Of all corpora: the mean of their "
-        "ρ, the same encodings drawn on each. The first row was fixed before the runs; the others "
-        "show what it hangs on, and nothing is taken off for their number.",
-        "",
-        *markdown_table(("compared", "encodings", *corpora), rows),
-        "",
-        "Single changes, paired by seed: the difference of test loss (below 0: the first is "
-        "better), its 95% interval, and the difference of stress.",
-        "",
-        *markdown_table(("change", "corpus", "loss", "95%", "stress"), changed),
-    )
-    return Section("Does stress go with loss?", lines)
-
-
-def conclusion(correlations: "pd.DataFrame", contrasts: "pd.DataFrame") -> Section:
-    """The answer in plain sentences, whichever it is."""
-    main = correlations[correlations["question"] == MAIN].set_index("corpus")
-    lines = [f"- {_answer(corpus, row)}" for corpus, row in main.to_dict("index").items()]
-    lines += [f"- {line}" for line in _where_positions_help(main, contrasts)]
-    for what, here in contrasts.groupby("what", sort=False):
-        better = list(here.loc[here["high"] < 0, "corpus"])
-        worse = list(here.loc[here["low"] > 0, "corpus"])
-        rest = [c for c in here["corpus"] if c not in (*better, *worse)]
-        said = [
-            f"{verb} on {', '.join(some)}"
-            for verb, some in (
-                ("lowers the loss", better),
-                ("raises it", worse),
-                ("makes no difference beyond chance", rest),
-            )
-            if some
-        ]
-        lines.append(f"- {what}: {'; '.join(said)}.")
-    return Section("Conclusion", tuple(lines))
-
-
-def _where_positions_help(main: "pd.DataFrame", contrasts: "pd.DataFrame") -> list[str]:
-    """ρ where a table of the corpus does better than no positions, and ρ elsewhere."""
-    against = contrasts[(contrasts["one"] == "mds") & (contrasts["other"] == "none")]
-    helps = against["high"] < 0
-    lines = []
-    for some, verb in ((against[helps], "lower"), (against[~helps], "do not lower")):
-        if len(some):
-            found = [f"{c} (ρ = {number(main.loc[c, 'rho'])})" for c in some["corpus"]]
-            lines.append(f"Positions (MDS against none) {verb} the loss on {', '.join(found)}.")
-    return lines
-
-
-def _answer(corpus: object, row: Mapping[Any, Any]) -> str:
-    where = "Over all corpora" if corpus == ALL else f"On {corpus}"
-    return (
-        f"{where}, among {row['encodings']} encodings that tell positions apart: "
-        f"{verdict(row)} (ρ = {number(row['rho'])}, 95% "
-        f"{interval(row['low'], row['high'])}, p = {number(row['p'])})."
-    )
 
 
 def tasks_section(
@@ -364,11 +223,3 @@ def longer_lines(moments: "pd.DataFrame", runs: "pd.DataFrame", tasks: Sequence[
             f"of {rows:,.0f} rows, where it was watched at size 1."
         )
     return lines
-
-
-def _rho(row: Mapping[Any, Any]) -> str:
-    return f"{row['rho']:.2f} [{row['low']:.2f}, {row['high']:.2f}]".replace("-", "−")
-
-
-def _star(p: float) -> str:
-    return " *" if p < LIKELY else ""

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from posgeom.designers import DESIGNERS
-from posgeom.encodings import Encoding, FixedTable, parse_spec
+from posgeom.encodings import Alibi, Encoding, Rope, parse_spec
 from posgeom.paper.training.arms import Arm, scaled, starting_encoding
 from posgeom.paper.training.ledger import Ledger
 from posgeom.paper.training.work import Ground
@@ -46,7 +46,8 @@ def study(
 
     Columns: corpus, encoding, stage ("tuning" or "final"), scale, seed, validation_loss, seen (rows
     when it was best), test_loss, test_accuracy (NaN while tuning), and the stress of the encoding
-    that the model started with and that it ended with, plug-in and debiased.
+    that the model started with and that it ended with, plug-in and debiased; numbers: trained
+    frequencies or slopes at the end, apart by spaces.
     """
     import pandas as pd
 
@@ -129,11 +130,14 @@ def _trained(
         "test_accuracy": run.test.accuracy,
     }
     if not tuning:
-        end = FixedTable(rows=best.table) if arm.trained and best.table is not None else first
+        end = best.encoding if arm.trained else first
         # What was made from this sample follows its noise, and still does after training.
         designed = parse_spec(arm.spec).family in DESIGNERS and not arm.shuffled
         for when, encoding in (("start", first), ("end", end)):
             row |= _stresses(ground, when, encoding, designed=designed)
+        if arm.trained and isinstance(end, Rope | Alibi):
+            numbers = end.own_frequencies if isinstance(end, Rope) else end.own_slopes
+            row["numbers"] = " ".join(f"{x:.4g}" for x in numbers)
     return row
 
 

@@ -7,11 +7,12 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from posgeom.corpus import Corpus, Document, open_corpus
+from posgeom.corpus import Corpus, open_corpus
 from posgeom.counting import count_positions
 from posgeom.counts import PositionCounts
 from posgeom.errors import PosgeomError
 from posgeom.paper.training.sources import SOURCES, Labelled
+from posgeom.pieces import Document
 from posgeom.tokenizer import load_tokenizer
 
 IntArray = NDArray[np.int64]
