@@ -145,7 +145,9 @@ def diagnose_command(
     scoring = {name: settings.pop(name) for name in ("dim", "seed")}
     estimating = {name: settings.pop(name) for name in ("estimator", "metric", "min_count")}
     counts = counts_of(source, **settings, progress=wants_progress(quiet))
-    geometry = estimate_geometry(counts, **estimating, seed=scoring["seed"])
+    geometry = estimate_geometry(
+        counts, **estimating, seed=scoring["seed"], progress=wants_progress(quiet)
+    )
     wanted = encodings or (*default_encodings(scoring["dim"]), "none", "mds")
     found = diagnose(counts, geometry, wanted, **scoring)
     if out is not None:

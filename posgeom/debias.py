@@ -16,6 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg import hadamard
 from scipy.spatial.distance import pdist, squareform
+from tqdm import tqdm
 
 from posgeom.combined_roots import RootProfile, choose_nodes, root_profiles
 from posgeom.counts import PositionCounts
@@ -87,7 +88,9 @@ class DebiasedSquares:
     halves: FloatArray = field(repr=False)
 
 
-def debiased_squares(counts: PositionCounts, gram: FoldGram, rank: int) -> DebiasedSquares:
+def debiased_squares(
+    counts: PositionCounts, gram: FoldGram, rank: int, *, progress: bool = False
+) -> DebiasedSquares:
     """Squared Hellinger distances between positions, smoothed within halves, crossed between.
 
     gram: of fold_gram.  rank: number of directions in which positions differ, as
@@ -101,12 +104,14 @@ def debiased_squares(counts: PositionCounts, gram: FoldGram, rank: int) -> Debia
     ]
     jobs += [np.stack(parts) for parts in halved_splits(K)]
     nodes, found = np.empty(0, dtype=np.intp), []
-    with side_by_side(n) as each:
+    bar = tqdm(total=len(jobs), desc="debias", unit=" splits", leave=False, disable=not progress)
+    with side_by_side(n) as each, bar:
         for some in _batches(jobs, tokens.most_sets(rank)):
             smoothed = tokens.smooth(np.concatenate(some), gram, rank, each)
             if not nodes.size:
                 nodes = choose_nodes(smoothed, each)
             found += _crossed(some, smoothed, root_profiles(smoothed, nodes, each), each)
+            bar.update(len(some))
     half = np.stack([D2[0] for D2 in found[K - 1 :]])
     return DebiasedSquares(
         squared=np.mean([D2[0] for D2 in found[: K - 1]], axis=0),
@@ -115,14 +120,16 @@ def debiased_squares(counts: PositionCounts, gram: FoldGram, rank: int) -> Debia
     )
 
 
-def thinned_squares(counts: PositionCounts, gram: FoldGram, seed: int = 0) -> DebiasedSquares:
+def thinned_squares(
+    counts: PositionCounts, gram: FoldGram, seed: int = 0, *, progress: bool = False
+) -> DebiasedSquares:
     """Squared Hellinger distances by thinned counts, crossed between halves, unsmoothed.
 
     The other way to unequal N, which debiased_squares is held against.  Of the mean over splits
     only the dimensions that stand above the noise are kept, of each replicate as many.
     """
     every = counts.n_positions - 1  # all directions: smoothing leaves the frequencies as they are
-    found = debiased_squares(thinned(counts, seed), gram, every)
+    found = debiased_squares(thinned(counts, seed), gram, every, progress=progress)
     r = max(1, above_noise(classical_mds(found.squared, squared=True).eigenvalues))
     return DebiasedSquares(
         squared=_of_rank(found.squared, r),

@@ -267,6 +267,7 @@ def design(
         "min_count": min_count,
         "seed": seed,
         "force": force,
+        "progress": progress,
     }
     # alone, so that what the encoding is does not depend on how far it is carried
     geometry = estimate_geometry(counts, estimator, **estimating)
@@ -322,7 +323,9 @@ def design(
         counts=counts,
         geometry=geometry,
         low_rank=low,
-        scores=score_encodings(geometry, wanted, dim, seed=seed, per_head=per_head),
+        scores=score_encodings(
+            geometry, wanted, dim, seed=seed, per_head=per_head, progress=progress
+        ),
         settings={key: value for key, value in settings.items() if value is not None},
         provenance=counts.provenance.as_dict(),
         tokenizer=trained.to_json() if isinstance(trained, LibraryTokenizer) else None,

@@ -138,6 +138,7 @@ def estimate_geometry(
     min_count: int = 2,
     seed: int = 0,
     force: bool = False,
+    progress: bool = False,
 ) -> Geometry:
     """The geometry of a corpus from its counts.
 
@@ -195,7 +196,7 @@ def estimate_geometry(
     if estimator != "plugin" and spread.sum() >= 2:
         folded = _filled_folds(kept)
         notes = geometry.notes + _fold_notes(counts, folded)
-        return _without_noise(folded, replace(geometry, notes=notes), seed, force)
+        return _without_noise(folded, replace(geometry, notes=notes), seed, force, progress)
     if estimator != "plugin":
         note = (
             f"no two positions have tokens in {LEAST_FOLDS} folds of documents: noise cannot be "
@@ -205,7 +206,9 @@ def estimate_geometry(
     return replace(geometry, squared=distance(position_profiles(kept)) ** 2)
 
 
-def _without_noise(counts: PositionCounts, geometry: Geometry, seed: int, force: bool) -> Geometry:
+def _without_noise(
+    counts: PositionCounts, geometry: Geometry, seed: int, force: bool, progress: bool
+) -> Geometry:
     """The geometry with its noise taken out, or with distances 0 where there is only noise."""
     gram = fold_gram(counts)
     test = stationarity_test(gram, seed=seed)
@@ -214,10 +217,10 @@ def _without_noise(counts: PositionCounts, geometry: Geometry, seed: int, force:
         none = np.zeros((1, n, n))
         return replace(geometry, stationarity=test, replicates=none.repeat(K, 0), halves=none)
     if geometry.estimator == "thinned":
-        found = thinned_squares(counts, gram, seed)
+        found = thinned_squares(counts, gram, seed, progress=progress)
     else:
         directions = smoothing_rank(counts, max(1, test.significant))
-        found = debiased_squares(counts, gram, directions)
+        found = debiased_squares(counts, gram, directions, progress=progress)
     if not test.significant:
         forced = (
             f"the test finds no structure (p = {test.p_value:.2g}): the distances were forced, and "

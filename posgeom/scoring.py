@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import squareform
+from tqdm import tqdm
 
 from posgeom.designers import DESIGNERS
 from posgeom.encodings import (
@@ -80,6 +81,7 @@ def score_encodings(
     *,
     seed: int = 0,
     per_head: bool = False,
+    progress: bool = False,
 ) -> "pd.DataFrame":
     """Score encodings against a geometry: one row each, in the order given.
 
@@ -106,8 +108,10 @@ def score_encodings(
     made = make_encodings(geometry, encodings, dim, seed=seed, per_head=per_head)
     target = Target.of(geometry.distances)
     with ThreadPoolExecutor(threads() if target.is_large else 1) as pool:
-        rows = list(pool.map(lambda encoding: score(geometry, encoding, target), made))
-    return pd.DataFrame(rows, columns=list(COLUMNS))
+        rows = pool.map(lambda encoding: score(geometry, encoding, target), made)
+        bar = tqdm(rows, "score", len(made), unit=" encodings", leave=False, disable=not progress)
+        scores = list(bar)
+    return pd.DataFrame(scores, columns=list(COLUMNS))
 
 
 def check_structure(geometry: Geometry) -> None:

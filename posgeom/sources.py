@@ -60,7 +60,9 @@ def scores_of(
             return _long_scores(source, encodings, dim, seed, per_head, progress, **estimating)
         counting = {}
     geometry = geometry_of(source, **estimating, **counting, progress=progress)
-    scores = score_encodings(geometry, encodings, dim, seed=seed, per_head=per_head)
+    scores = score_encodings(
+        geometry, encodings, dim, seed=seed, per_head=per_head, progress=progress
+    )
     return Scored(scores, floor_estimate(geometry), geometry.estimator, geometry.notes)
 
 
@@ -117,7 +119,8 @@ def geometry_of(
         _refuse_options(f"the run {source}", geometry_of, estimating)
         _refuse_options(f"the run {source}", design, counting)
         return Design.load(source).geometry
-    return estimate_geometry(counts_of(source, **counting), **estimating)
+    progress = bool(counting.get("progress"))
+    return estimate_geometry(counts_of(source, **counting), **estimating, progress=progress)
 
 
 def _is_run(source: Any) -> bool:
