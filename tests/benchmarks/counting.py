@@ -193,16 +193,15 @@ def main() -> None:
     parser.add_argument("--tokens", type=int, default=1_000_000_000, help="of the stream")
     parser.add_argument("--out", type=Path, help="folder for counting.md")
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder:
-        parts = {
-            f"Text to counts, V = {V_TEXT:,}, n = {N_TEXT}": list(
-                text_rows(Path(folder), arguments.megabytes)
-            ),
-            f"Token ids to counts, V = {V_IDS:,}, n = {N_IDS:,}": list(
-                stream_rows(Path(folder), arguments.tokens)
-            ),
-            "Start-up": list(start_rows()),
-        }
+    jobs: dict[str, Callable[[Path], Iterator[tuple[str, str]]]] = {
+        f"Token ids to counts, V = {V_IDS:,}, n = {N_IDS:,}": lambda folder: stream_rows(
+            folder, arguments.tokens // N_IDS * N_IDS
+        ),
+        "Start-up": lambda folder: start_rows(),
+        f"Text to counts, V = {V_TEXT:,}, n = {N_TEXT}": lambda folder: text_rows(
+            folder, arguments.megabytes
+        ),
+    }
     lines = [
         "# Counting",
         "",
@@ -214,14 +213,15 @@ def main() -> None:
         f"posgeom {posgeom.__version__}, tokenizers {tokenizers.__version__}, NumPy "
         f"{np.__version__}, numba {numba.__version__}, Python {platform.python_version()}.",
     ]
-    for head, rows in parts.items():
-        lines += ["", f"## {head}", "", "| | |", "|---|---|"]
-        lines += [f"| {what} | {figure} |" for what, figure in rows]
-    text = "\n".join(lines) + "\n"
-    print(text)
     if arguments.out is not None:
         arguments.out.mkdir(parents=True, exist_ok=True)
-        (arguments.out / "counting.md").write_text(text, encoding="utf-8")
+    with tempfile.TemporaryDirectory() as folder:
+        for head, job in jobs.items():
+            lines += ["", f"## {head}", "", "| | |", "|---|---|"]
+            lines += [f"| {what} | {figure} |" for what, figure in job(Path(folder))]
+            if arguments.out is not None:  # what is there stays, should the rest be interrupted
+                (arguments.out / "counting.md").write_text("\n".join(lines) + "\n", "utf-8")
+    print("\n".join(lines))
 
 
 if __name__ == "__main__":
