@@ -166,8 +166,10 @@ def _told(address: str, shard_of: Mapping[object, Shard]) -> Iterator[None]:
     try:
         yield
     except KilledWorker as error:
+        # Dask suspects whatever waited on a worker that died, and names the first of these
         message = (
-            "the workers that counted it died, perhaps for want of memory; cut it into smaller ones"
+            "the workers that were to count it died, perhaps for want of memory; cut it, or the "
+            "shards beside it, into smaller ones"
         )
         shard = shard_of.get(error.task)
         raise PosgeomError(naming(shard, message) if shard else message) from error

@@ -98,12 +98,12 @@ def text_rows(folder: Path, megabytes: int) -> Iterator[tuple[str, str]]:
 
 def counted_alone(path: Path, tokenizer: Path) -> tuple[float, int, float]:
     """Seconds, tokens, and the most memory in MB that this process has held."""
-    import resource
-
     begin = time.perf_counter()
     counts = count_positions(path, tokenizer, N_TEXT)
     seconds = time.perf_counter() - begin
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3
+    # not ru_maxrss, which a new process inherits from the one that started it
+    status = Path("/proc/self/status").read_text()
+    peak = int(status.split("VmHWM:")[1].split()[0]) / 1e3
     return seconds, counts.provenance.tokens, peak
 
 
