@@ -8,19 +8,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.spatial.distance import pdist, squareform
 
 from posgeom.corpus import Corpus, open_corpus
 from posgeom.counting import count_positions
 from posgeom.counts import PositionCounts
-from posgeom.designers import DESIGNERS, LowRank, low_rank
+from posgeom.designers import DESIGNERS, LowRank
 from posgeom.designers.constraints import Constraints
 from posgeom.designers.designed import own_rank
 from posgeom.designers.extension import Extension, check_method, extend
 from posgeom.designers.families import ALL, Candidate, family_candidates
 from posgeom.designers.ranks import rank_table
-from posgeom.designers.stress_optimal import stress_low_rank
+from posgeom.designers.table_choice import least_stress_coordinates, rank_of, table_of_rank
 from posgeom.diagnose import Diagnosis, diagnose
 from posgeom.encodings import Encoding, make_encoding, parse_spec
 from posgeom.errors import PosgeomError
@@ -28,7 +27,6 @@ from posgeom.gains import gains
 from posgeom.geometry import Geometry, estimate_geometry
 from posgeom.inference import Estimate
 from posgeom.mds import MDSResult, classical_mds
-from posgeom.rank import check_rank, choose_rank
 from posgeom.scoring import (
     check_structure,
     floor_estimate,
@@ -362,36 +360,6 @@ def check_carried(
         raise PosgeomError(
             f"--extend {to} came, below --positions {positions}; give {positions} or more"
         )
-
-
-def least_stress_coordinates(geometry: Geometry, rank: int, *, dim: int) -> NDArray[np.float64]:
-    """Coordinates (n, r) of least stress; of no more dimensions than stand above the noise."""
-    mds = classical_mds(geometry.squared, squared=True)
-    return stress_low_rank(geometry, min(rank, own_rank(mds, dim)), dim).A
-
-
-def rank_of(geometry: Geometry, rule: int | str, dim: int, *, by_stress: bool) -> int:
-    """The rank that a rule, see choose_rank, takes for a table of least stress or classical MDS."""
-    if isinstance(rule, int):
-        return check_rank(rule, geometry.n_positions, dim)
-    ranks = rank_table(geometry, dim)
-    stress = "optimal_stress" if by_stress else "stress"
-    return choose_rank(
-        rule,
-        ranks[stress].to_numpy(),
-        geometry.n_positions,
-        dim,
-        errors=ranks[f"{stress}_se"].to_numpy(),
-        explained=ranks["explained"].to_numpy(),
-        ranks=ranks["rank"].to_numpy(),
-    )
-
-
-def table_of_rank(geometry: Geometry, rank: int, dim: int, *, by_stress: bool) -> LowRank:
-    """The table of least stress, or the paper's by classical MDS."""
-    if by_stress:
-        return stress_low_rank(geometry, rank, dim)
-    return low_rank(classical_mds(geometry.squared, squared=True).coordinates, rank, dim)
 
 
 def default_encodings(dim: int) -> list[str]:

@@ -12,11 +12,11 @@ import numpy as np
 
 from posgeom.atomic import written_folder
 from posgeom.counting import count_positions
-from posgeom.design import least_stress_coordinates, rank_of, table_of_rank
 from posgeom.designers.designed import own_rank
 from posgeom.designers.extension import HIDDEN, LEAST_POSITIONS, METHODS, Extension, extend
 from posgeom.designers.families import ALL, family_candidates
 from posgeom.designers.ranks import rank_table
+from posgeom.designers.table_choice import least_stress_coordinates, rank_of, table_of_rank
 from posgeom.emit import made_with
 from posgeom.gains import COLUMNS, HELD_OUT_COLUMNS, gains
 from posgeom.geometry import Geometry, estimate_geometry
