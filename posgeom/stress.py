@@ -86,7 +86,7 @@ class Target:
             order, same = self._orders
             scale = FINEST / max(delta.max(), 1e-300)
             broken = int(row_inversions(delta, scale, order, same).sum())
-            ordered = int(ordered_triples(same).sum())
+            ordered = self._ordered
         return broken / ordered if ordered else 0.0
 
     @property
@@ -106,6 +106,10 @@ class Target:
     @cached_property
     def _orders(self) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
         return row_orders(self.D, np.arange(len(self.D)))
+
+    @cached_property
+    def _ordered(self) -> int:
+        return int(ordered_triples(self._orders[1]).sum())
 
 
 def raw_stress(delta: ArrayLike, D: ArrayLike) -> float:
