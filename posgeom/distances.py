@@ -111,7 +111,7 @@ def check_profiles(P: ArrayLike | csr_array) -> csr_array:
         raise PosgeomError(
             f"profiles hold the negative entry {S.data.min():.3g}; give probabilities, not weights"
         )
-    S.data = np.maximum(S.data, 0)
+    np.maximum(S.data, 0, out=S.data)
     S.eliminate_zeros()
     sums = S.sum(axis=1)
     off = np.flatnonzero(np.abs(sums - 1) > 1e-6)

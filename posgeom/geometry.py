@@ -6,7 +6,7 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, diags_array
+from scipy.sparse import csr_array
 
 from posgeom.counts import PositionCounts
 from posgeom.debias import debiased_squares, smoothing_rank, thinned_squares
@@ -111,8 +111,9 @@ def position_profiles(counts: PositionCounts) -> csr_array:
 
     Every position needs a token.  Cirrincione (2026), Definition of the positional marginal.
     """
-    pooled = counts.pooled
-    return csr_array(diags_array(1 / counts.totals) @ pooled)
+    P = csr_array(counts.pooled, dtype=np.float64, copy=True)
+    P.data *= np.repeat(1 / counts.totals, np.diff(P.indptr))
+    return P
 
 
 def true_geometry(profiles: csr_array | FloatArray, *, metric: str = "hellinger") -> Geometry:

@@ -34,6 +34,14 @@ def centred_ranks(x: FloatArray) -> FloatArray:
     return ranks
 
 
+def repeated_ranks(x: FloatArray, times: IntArray) -> FloatArray:
+    """centred_ranks where x[k] stands times[k] times: (len(x),), one rank for each."""
+    group = np.unique(levels(x), return_inverse=True)[1]
+    sizes = np.bincount(group, times)
+    ranks: FloatArray = np.cumsum(sizes) - sizes / 2 - sizes.sum() / 2
+    return ranks[group]
+
+
 def row_orders(D: FloatArray, own: IntArray) -> tuple[NDArray[np.int32], NDArray[np.bool_]]:
     """The other positions by their distance from some, and where that is a tie.
 

@@ -7,12 +7,21 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
+from scipy.linalg import toeplitz
 from scipy.spatial.distance import cdist
-from scipy.stats import rankdata
+from scipy.stats import rankdata, spearmanr
 
 from posgeom import order
 from posgeom.inversions import row_inversions
-from posgeom.order import FINEST, centred_ranks, levels, ordered_triples, row_orders, violations
+from posgeom.order import (
+    FINEST,
+    centred_ranks,
+    levels,
+    ordered_triples,
+    repeated_ranks,
+    row_orders,
+    violations,
+)
 from posgeom.stress import Target, monotonicity_violation, pairs
 
 with_ties = arrays(np.float64, st.integers(1, 40), elements=st.integers(0, 6).map(float))
@@ -22,6 +31,29 @@ with_ties = arrays(np.float64, st.integers(1, 40), elements=st.integers(0, 6).ma
 @settings(deadline=None)
 def test_ranks_are_scipys_less_their_mean(x):
     np.testing.assert_array_equal(centred_ranks(x), rankdata(x) - (len(x) + 1) / 2)
+
+
+@given(with_ties, st.data())
+@settings(deadline=None)
+def test_ranks_of_repeated_values_are_those_of_all(x, data):
+    times = data.draw(arrays(np.int64, len(x), elements=st.integers(1, 5)))
+    expected = np.repeat(repeated_ranks(x, times), times)
+    np.testing.assert_array_equal(expected, centred_ranks(np.repeat(x, times)))
+
+
+@pytest.mark.parametrize("broken", [False, True])
+def test_spearman_of_many_positions_is_scipys(monkeypatch, broken):
+    """Distances that follow the offset alone are ranked by offset, others pair by pair."""
+    monkeypatch.setattr("posgeom.stress.LARGE", 1)
+    n, rng = 60, np.random.default_rng(2)
+    f = np.round(rng.random(n), 1)
+    δ = toeplitz(f) - f[0] * np.eye(n)
+    if broken:
+        δ[7, 50] = δ[50, 7] = 2.0
+    D = cdist(*2 * [rng.random((n, 3))])
+    target = Target(D, pairs(D))
+    expected = spearmanr(pairs(δ), pairs(D)).statistic
+    assert target.spearman(pairs(δ)) == pytest.approx(expected, abs=1e-13)
 
 
 @st.composite
