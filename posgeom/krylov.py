@@ -53,5 +53,7 @@ def _beside(V: FloatArray, W: FloatArray) -> FloatArray:
     """An orthonormal basis of W, or of anything where W holds nothing new, at right angles to V."""
     W = W / np.maximum(np.linalg.norm(W, axis=0), 1e-300)
     for _ in range(3):  # once leaves rounding, and rounding alone where W lies within V
-        W = np.linalg.qr(W - V @ (V.T @ W))[0]
+        W, R = np.linalg.qr(W - V @ (V.T @ W))
+        if np.abs(np.diag(R)).min() > 0.5:  # nothing cancelled that time
+            break
     return W

@@ -29,8 +29,9 @@ def centred_ranks(x: FloatArray) -> FloatArray:
     keys >>= 32
     begins = np.flatnonzero(np.diff(keys, prepend=-1))
     sizes = np.diff(begins, append=len(x))
+    middles = begins + (sizes - len(x)) / 2
     ranks = np.empty(len(x))
-    ranks[order] = np.repeat(begins + (sizes - len(x)) / 2, sizes)
+    ranks[order] = middles if len(middles) == len(x) else np.repeat(middles, sizes)
     return ranks
 
 

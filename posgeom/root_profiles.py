@@ -55,7 +55,7 @@ class RootProfiles:
         rows = S[:, np.flatnonzero(~many & (held > 0))]
         rare = csc_array(rows)
         squares = np.einsum("iv,iv->i", frequent, frequent)
-        squares += np.bincount(rare.indices, rare.data**2, minlength=n)
+        squares += rows.power(2).sum(axis=1)
         local = (rare.indices % TILE).astype(np.uint16)
         begins, means = _begins(rows, rare), rare.mean(axis=0)
         half = frequent.astype(np.float32) if single else None

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Self
 import numpy as np
 from numpy.typing import NDArray
 from scipy.spatial.distance import squareform
+from threadpoolctl import threadpool_limits
 from tqdm import tqdm
 
 from posgeom.designers import DESIGNERS
@@ -107,7 +108,8 @@ def score_encodings(
 
     made = make_encodings(geometry, encodings, dim, seed=seed, per_head=per_head)
     target = Target.of(geometry.distances)
-    with ThreadPoolExecutor(threads() if target.is_large else 1) as pool:
+    n_threads = threads() if target.is_large else 1  # before BLAS is held to one for each of them
+    with ThreadPoolExecutor(n_threads) as pool, threadpool_limits(1 if n_threads > 1 else None):
         rows = pool.map(lambda encoding: score(geometry, encoding, target), made)
         bar = tqdm(rows, "score", len(made), unit=" encodings", leave=False, disable=not progress)
         scores = list(bar)

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from scipy.linalg import toeplitz
 
 from posgeom.errors import PosgeomError
 
@@ -111,6 +112,9 @@ def reach(positions: NDArray[Any]) -> int:
 def distances_by_offset(f: Callable[[FloatArray], FloatArray], positions: ArrayLike) -> FloatArray:
     """(n, n) distances f(|i − j|): each offset is computed once, so equal ones tie exactly."""
     x = as_positions(positions)
+    if x.dtype.kind == "i" and (np.diff(x) == 1).all():  # as most are; copied, not gathered
+        D: FloatArray = toeplitz(f(np.arange(len(x), dtype=np.float64)))
+        return D
     offsets = np.abs(x[:, None] - x[None, :])
     if offsets.dtype.kind == "i" and offsets.max(initial=0) < 4 * max(1, len(x)):
         return f(np.arange(offsets.max(initial=0) + 1, dtype=np.float64))[offsets]
