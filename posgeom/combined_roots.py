@@ -19,6 +19,7 @@ Block = NDArray[np.float32]
 Nodes = NDArray[np.intp]
 
 LOST = 0.02  # share of the noise of the profiles that combinations may miss
+FEWEST = 32  # positions that are computed in any case
 RIDGE = 1e-7  # of the trace, which keeps weights small where nodes are alike
 
 
@@ -43,7 +44,7 @@ def choose_nodes(smoothed: Smoothed, each: Each) -> Nodes:
     total = np.square(E, dtype=np.float64).sum() + np.square(other, dtype=np.float64).sum()
     lost = LOST * np.square(noise, dtype=np.float64).sum()
     enough = int((total - explained > lost).sum()) + 1
-    return np.sort(order[: min(max(enough, SMALL), found)] - 1)
+    return np.sort(order[: min(max(enough, FEWEST), found)] - 1)
 
 
 def roots(B: Block, Z: Block, m: Block, weights: Block) -> tuple[Block, FloatArray]:

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from posgeom.combined_roots import RootProfile, choose_nodes, root_profiles
 from posgeom.counts import PositionCounts
-from posgeom.fold_gram import Each, FoldGram, side_by_side
+from posgeom.fold_gram import SMALL, Each, FoldGram, side_by_side
 from posgeom.mds import classical_mds
 from posgeom.rank import above_noise
 from posgeom.smoothing import FoldedTokens, Sets, Smoothed
@@ -33,6 +33,7 @@ _CACHED = 400_000  # entries of a block of root profiles: 1.6 MB
 OFTEN = 12  # times that a token is seen: its root is then right to 1%
 JACKKNIFE_SPLITS = 3  # of the K − 1: the folds' influence on one split is much like on another
 HALVINGS = 3  # of the K − 1 ways to halve the folds, from which the bias is taken
+SPLITS_OF_MANY, HALVINGS_OF_MANY = 2, 1
 
 
 def smoothing_rank(counts: PositionCounts, significant: int) -> int:
@@ -58,14 +59,14 @@ def balanced_splits(n_folds: int) -> NDArray[np.bool_]:
     return np.asarray(hadamard(n_folds)[1:] > 0)
 
 
-def halved_splits(n_folds: int) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
+def halved_splits(n_folds: int, halvings: int) -> list[tuple[NDArray[np.bool_], NDArray[np.bool_]]]:
     """The K/2 − 1 balanced splits of either half of the folds, for the first halvings.
 
     Each split is a pair of masks (K,), which hold a quarter of the folds; those of one half follow
     each other.  K a power of two, 4 or more.
     """
     splits = []
-    for first in balanced_splits(n_folds)[:HALVINGS]:
+    for first in balanced_splits(n_folds)[:halvings]:
         for half in (first, ~first):
             for inner in balanced_splits(n_folds // 2):
                 part = np.zeros(n_folds, dtype=bool)
@@ -98,11 +99,14 @@ def debiased_squares(
     """
     K, n = counts.n_folds, counts.n_positions
     tokens = FoldedTokens.of(counts)
+    deleted, halvings = (
+        (JACKKNIFE_SPLITS, HALVINGS) if n <= SMALL else (SPLITS_OF_MANY, HALVINGS_OF_MANY)
+    )
     jobs = [
-        _with_deletions(first) if s < JACKKNIFE_SPLITS else np.stack([first, ~first])
+        _with_deletions(first) if s < deleted else np.stack([first, ~first])
         for s, first in enumerate(balanced_splits(K))
     ]
-    jobs += [np.stack(parts) for parts in halved_splits(K)]
+    jobs += [np.stack(parts) for parts in halved_splits(K, halvings)]
     nodes, found = np.empty(0, dtype=np.intp), []
     bar = tqdm(total=len(jobs), desc="debias", unit=" splits", leave=False, disable=not progress)
     with side_by_side(n) as each, bar:
@@ -115,7 +119,7 @@ def debiased_squares(
     half = np.stack([D2[0] for D2 in found[K - 1 :]])
     return DebiasedSquares(
         squared=np.mean([D2[0] for D2 in found[: K - 1]], axis=0),
-        replicates=np.mean([D2[1:] for D2 in found[:JACKKNIFE_SPLITS]], axis=0),
+        replicates=np.mean([D2[1:] for D2 in found[:deleted]], axis=0),
         halves=half.reshape(-1, K // 2 - 1, n, n).mean(axis=1),
     )
 

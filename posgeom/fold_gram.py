@@ -21,6 +21,7 @@ Each = Callable[..., Iterator[Any]]  # as map: a function, and iterables of its 
 SMALL = 128  # rows up to which one thread does the work faster than two
 FREQUENT = 0.12  # share of the rows that hold a token from which on a dense product is faster
 _BLOCK = 25_000_000  # entries of a dense float32 block of columns: 100 MB
+_ENTRIES = 32_768  # of all pairs that are summed at a time, by one thread
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,11 +47,20 @@ class FoldGram:
         different = (first < second)[:, None, None]
         return np.asarray(self.pairs.sum(axis=0, dtype=np.float64, where=different))
 
-    def sums(self, weights: FloatArray) -> Block:
+    def sums(self, weights: FloatArray, each: Each = map) -> Block:
         """Σ_{k≤l} w[t, k, l] pairs[k, l], (T, n, n) float32, for weights (T, K, K)."""
         W = weights[:, *np.triu_indices(self.n_folds)].astype(np.float32)
         n = self.n_positions
-        return (W @ self.pairs.reshape(-1, n * n)).reshape(-1, n, n)
+        pairs = self.pairs.reshape(-1, n * n)
+        sums = np.empty((len(W), n * n), dtype=np.float32)
+
+        def fill(start: int) -> None:
+            part = slice(start, start + _ENTRIES)
+            np.matmul(W, pairs[:, part], out=sums[:, part])
+
+        for _ in each(fill, range(0, n * n, _ENTRIES)):
+            pass
+        return sums.reshape(-1, n, n)
 
 
 def fold_gram(counts: PositionCounts) -> FoldGram:
@@ -121,18 +131,19 @@ class _Rare:
     def __init__(self, columns: csc_array, weight: Block, share: Block, scale: Block) -> None:
         K, n = share.shape
         V = columns.shape[1]
-        rows = columns.indices
-        self._local = (rows % n).astype(np.int32)
+        fold, local = np.divmod(columns.indices, n)
         token = np.repeat(np.arange(V), np.diff(columns.indptr))
-        self._values = columns.data * scale[self._local] * weight[token]
-        held = np.bincount(token + rows // n * V, minlength=K * V).reshape(K, V)
-        self._begins = np.zeros((K + 1, V), dtype=np.int64)
-        np.cumsum(held, axis=0, out=self._begins[1:])
-        self._begins += columns.indptr[:-1]
+        values = columns.data * scale[local] * weight[token]
+        # fold by fold, so that a product reads two stretches of memory from end to end
+        by_fold = np.argsort(fold.astype(np.uint16), kind="stable")
+        self._local, self._values = local.astype(np.uint16)[by_fold], values[by_fold]
+        ends = np.cumsum(np.bincount(token + fold * V, minlength=K * V))
+        spans = np.stack([np.concatenate([[0], ends[:-1]]), ends]).reshape(2, K, V)
+        self._spans = spans.swapaxes(0, 1).copy()  # (K, 2, V) begin and end of each column
         self._g = share * scale
         of_fold = csr_array((np.ones(K * n, np.float32), np.arange(K * n), np.arange(K + 1) * n))
         u = (of_fold @ columns).toarray() * weight
-        S = csc_array((self._values, rows, columns.indptr), columns.shape)
+        S = csc_array((values, columns.indices, columns.indptr), columns.shape)
         self._along = (S @ u.T).reshape(K, n, K)  # S_k u_l
         self._uu = u @ u.T
 
@@ -142,7 +153,7 @@ class _Rare:
 
         g, along, uu = self._g, self._along, self._uu
         for m, M in enumerate(pairs, start=k):  # m for the l of the formula
-            add_shared(self._local, self._values, self._begins[k:], self._begins[m:], M)
+            add_shared(self._local, self._values, self._spans[k], self._spans[m], M)
             M -= np.outer(along[k, :, m] - uu[k, m] * g[k], g[m])
             M -= np.outer(g[k], along[m, :, k])
 

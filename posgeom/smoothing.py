@@ -62,7 +62,7 @@ class FoldedTokens:
     def smooth(self, sets: Sets, gram: FoldGram, rank: int, each: Each) -> "Smoothed":
         """The frequencies in sets of folds, smoothed along `rank` directions of each set's own."""
         among = sets.astype(np.float64)
-        own = gram.sums(among[:, :, None] * among[:, None, :])
+        own = gram.sums(among[:, :, None] * among[:, None, :], each)
         found = list(each(lambda s: self._fit(sets[s], own[s], rank), range(len(sets))))
         return Smoothed(self, sets, *(np.stack(x) for x in zip(*found, strict=True)))
 

@@ -24,7 +24,9 @@ FloatArray = NDArray[np.float64]
 
 LEVEL = 0.05
 TOLERANCE = 1e-3  # of the vectors of the largest eigenvalues that are drawn
-_DRAWN = 4_000_000  # entries of the matrices drawn at a time: 16 MB
+DRAWS = 499
+DRAWS_OF_MANY = 199  # of more than SMALL positions, the largest of whose noise varies by 1% or 2%
+_DRAWN = 16_000_000  # entries of the matrices drawn at a time: 64 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -45,13 +47,13 @@ class Stationarity:
     typical: float
 
 
-def stationarity_test(gram: FoldGram, *, seed: int = 0, draws: int = 499) -> Stationarity:
+def stationarity_test(gram: FoldGram, *, seed: int = 0, draws: int | None = None) -> Stationarity:
     """Test the eigenvalues of Σ_{k≠l} Y_k Y_lᵀ against those with random balanced signs.
 
     gram: of fold_gram, K 8 or more.  A draw gives half of the folds the sign −1: the structure
     cancels, Σ_{k≠l} (s_k s_l + 1/(K−1)) Y_k Y_lᵀ is left, which is noise; its weights have mean
-    square 1 − 1/(K−1)², and are brought to 1.  Each way of halving the folds is taken once where
-    there are no more than `draws`, 1 or more.
+    square 1 − 1/(K−1)², and are brought to 1.  draws: 1 or more, by default DRAWS or
+    DRAWS_OF_MANY.  Each way of halving the folds is taken once where there are no more of them.
     Raises PosgeomError for fewer than eight folds, whose 3 halvings cannot reject at 5%.
     Sign flips as in Winkler et al. (2014); the largest eigenvalue as in Horn's (1965) parallel
     analysis.
@@ -59,6 +61,8 @@ def stationarity_test(gram: FoldGram, *, seed: int = 0, draws: int = 499) -> Sta
     K, n = gram.n_folds, gram.n_positions
     if K < 8:
         raise PosgeomError(f"{K} folds came; it takes 8 to tell structure from noise at 5%")
+    if draws is None:
+        draws = DRAWS if n <= SMALL else DRAWS_OF_MANY
     w = eigh(gram.across, eigvals_only=True)[::-1]
     signs = balanced_signs(K, draws, np.random.default_rng(seed))
     size = 1 / np.sqrt(1 - 1 / (K - 1) ** 2)

@@ -131,11 +131,16 @@ def numpy_violations(matrix: FloatArray, D: FloatArray) -> float:
 def measure(counts: PositionCounts) -> tuple[Clock, dict[str, float]]:
     """All ways, once, and how far they are from each other."""
     clock, n = Clock(), counts.n_positions
-    score_encodings(estimate_geometry(counts.first(1_100), "plugin"), SPECS[:1])  # compiles
+    before = time.perf_counter()
+    score_encodings(estimate_geometry(counts.first(1_100), "plugin"), SPECS[:1])
+    compiling = time.perf_counter() - before
     geometry = clock.of("posgeom", PARTS[0], lambda: estimate_geometry(counts, "plugin"))
     mds = clock.of("posgeom", PARTS[1], lambda: classical_mds(geometry.squared, RANK, squared=True))
     scores = clock.of("posgeom", PARTS[2], lambda: score_encodings(geometry, SPECS))
-    about = {"GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20}
+    about = {
+        "compiling": compiling,
+        "GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
+    }
 
     P = position_profiles(counts)
     matrices = [make_encoding(spec).distances(np.arange(n)) for spec in SPECS]  # for nothing
@@ -168,7 +173,8 @@ def markdown(counts: PositionCounts, clock: Clock, about: dict[str, float]) -> s
         f"{counts.n_positions:,} positions, {counts.vocab_size:,} tokens, "
         f"{counts.counts.nnz / 1e6:.1f} million non-zeros: a drifting Zipf vocabulary.  Seconds on "
         'the wall (and of processor time).  posgeom: `estimate_geometry(counts, "plugin")`, '
-        f"`classical_mds`, `score_encodings`, together {about['GB']:.1f} GB at most.  "
+        f"`classical_mds`, `score_encodings`, together {about['GB']:.1f} GB at most, "
+        f"after a run at 1,100 positions in which numba compiles ({about['compiling']:.1f} s).  "
         "scikit-learn: `euclidean_distances` of the dense root profiles, `ClassicalMDS`, the same "
         "scores in NumPy, the encodings' own distances given for nothing.  Sparse Gram: the "
         "product by `scipy.sparse`, the rest as before.",
