@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import PurePosixPath
+from traceback import walk_tb
 from typing import Any, BinaryIO, NamedTuple, cast
 from urllib.parse import urlsplit
 
@@ -105,11 +106,9 @@ def find_files(source: str) -> tuple[str, list[File]]:
         path = name = os.path.abspath(os.path.expanduser(source))
     else:
         name = source
-        try:
+        with _told(f"cannot open {source}"):
             fs, path = url_to_fs(source)
-        except (ImportError, OSError, ValueError) as error:
-            raise PosgeomError(f"cannot open {source}: {first_line(error)}") from error
-    try:
+    with _told(f"cannot open {source}"):
         if fs.isfile(path):
             return name, [File.of(fs, fs.info(path) | {"name": path}, PurePosixPath(path).name)]
         if fs.isdir(path):
@@ -121,8 +120,6 @@ def find_files(source: str) -> tuple[str, list[File]]:
             found, base = fs.glob(path, detail=True), fixed.rpartition("/")[0]
         else:
             return name, []
-    except OSError as error:
-        raise PosgeomError(f"cannot open {source}: {reason(error)}") from error
     every = [
         File.of(fs, entry | {"name": path}, path.removeprefix(base).lstrip("/"))
         for path, entry in sorted(found.items())
@@ -148,8 +145,11 @@ def open_bytes(file: File) -> Iterator[BinaryIO]:
 
             with pyarrow.CompressedInputStream(data, "zstd") as unpacked:
                 yield cast(BinaryIO, unpacked)
-    except (OSError, EOFError, zlib.error, lzma.LZMAError) as error:
-        if kind and getattr(error, "errno", None) is None:
+    except Exception as error:
+        unpacking = isinstance(error, EOFError | zlib.error | lzma.LZMAError)
+        if not unpacking and not _of_file_system(error):
+            raise
+        if kind and (unpacking or (isinstance(error, OSError) and error.errno is None)):
             raise PosgeomError(
                 f"{file.path} is not a whole {kind} file ({first_line(error)}); "
                 "mend the file or its suffix"
@@ -175,6 +175,29 @@ def open_seekable(file: File, *, mappable: bool = False) -> Iterator[BinaryIO]:
             shutil.copyfileobj(data, unpacked)
             unpacked.seek(0)
             yield cast(BinaryIO, unpacked)
+
+
+@contextmanager
+def _told(what: str) -> Iterator[None]:
+    """Errors of a file system as PosgeomError, after what could not be done."""
+    try:
+        yield
+    except Exception as error:
+        if not _of_file_system(error):
+            raise
+        raise PosgeomError(f"{what}: {reason(error)}") from error
+
+
+def _of_file_system(error: Exception) -> bool:
+    """Whether an error is of the system or of a library that fsspec calls, not of our own code.
+
+    What S3 or HTTP clients raise (no credentials, no answer, a cut in the middle) need not be an
+    OSError.
+    """
+    if isinstance(error, OSError | PosgeomError):
+        return isinstance(error, OSError)
+    frames = (frame for frame, _ in walk_tb(error.__traceback__))
+    return any(frame.f_globals.get("__name__", "").startswith("fsspec.") for frame in frames)
 
 
 def first_line(error: BaseException) -> str:

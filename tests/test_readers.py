@@ -501,6 +501,56 @@ def test_files_of_other_file_systems() -> None:
     assert list(file_table(file).rows(["t"], Reading())) == [("x",)]
 
 
+class NoAnswer(Exception):
+    """What the client of a cloud raises: no OSError."""
+
+
+@pytest.mark.parametrize("when", ["listed", "opened", "read"])
+def test_errors_of_a_file_systems_own_kind(when: str) -> None:
+    from fsspec import AbstractFileSystem
+    from fsspec.spec import AbstractBufferedFile
+
+    def at(moment: str) -> None:
+        if when == moment:
+            raise NoAnswer("no answer from the host")
+
+    class CutFile(AbstractBufferedFile):  # type: ignore[misc]
+        def _fetch_range(self, start: int, end: int) -> bytes:
+            at("read")
+            return b"one"[start:end]
+
+    class Cloud(AbstractFileSystem):  # type: ignore[misc]
+        cachable = False
+
+        def ls(self, path: str, detail: bool = True, **more: object) -> list[dict[str, object]]:
+            at("listed")
+            return [{"name": "a/b.txt", "size": 3, "type": "file"}]
+
+        def _open(self, path: str, mode: str = "rb", **more: object) -> CutFile:
+            at("opened")
+            return CutFile(self, path, mode, size=3)
+
+    import fsspec
+
+    fsspec.register_implementation("cloud", Cloud, clobber=True)
+    doing = "open cloud://a/\\*.txt" if when == "listed" else "read a/b.txt"
+
+    def rows() -> list[object]:
+        return [
+            list(file_table(f).rows([None], Reading())) for f in find_files("cloud://a/*.txt")[1]
+        ]
+
+    with pytest.raises(PosgeomError, match=f"^cannot {doing}: no answer from the host$"):
+        rows()
+
+
+def test_errors_of_who_reads_a_file_are_their_own(tmp_path: Path) -> None:
+    (tmp_path / "a.txt").write_text("one")
+    (file,) = find_files(str(tmp_path))[1]
+    with pytest.raises(NoAnswer), open_bytes(file):
+        raise NoAnswer
+
+
 @pytest.mark.parametrize("address", ["nowhere://a/b.txt", "nowhere::a"])
 def test_unknown_protocol(address: str) -> None:
     with pytest.raises(PosgeomError, match=f"cannot open {address}"):
