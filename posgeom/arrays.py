@@ -196,6 +196,14 @@ def token_stream(file: File, dtype: str | None) -> NDArray[np.integer] | None:
     return stream
 
 
+def ids_of(file: File, dtype: str | None) -> NDArray[np.integer]:
+    """The ids of a file that stands beside others with packed streams; PosgeomError for rows."""
+    stream = token_stream(file, dtype)
+    if stream is None:
+        raise PosgeomError(f"{file.path} holds rows of ids, others packed ids; give one kind")
+    return stream
+
+
 def _refuse_other_width(stream: NDArray[np.integer], name: str) -> None:
     """Raise PosgeomError where packed ids were evidently written in the other width."""
     head = stream[: 1 << 20]

@@ -6,6 +6,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
+from functools import partial
 from itertools import repeat
 from typing import Any
 
@@ -13,9 +14,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posgeom import named
-from posgeom.arrays import is_saved, saved_table, token_stream
+from posgeom.arrays import ids_of, is_saved, saved_table, token_stream
 from posgeom.errors import PosgeomError
-from posgeom.files import Columns, Names, Reading, Table, find_files
+from posgeom.files import Columns, File, Names, Reading, Row, Table, find_files
 from posgeom.pieces import Document, Piece, checked
 from posgeom.readers import file_table, text_documents
 
@@ -24,10 +25,10 @@ class Corpus:
     """Documents as a stream, with what is known of them before they are read.
 
     `name` is the source as given, `source` what a rerun would open (None for iterables).
-    `holds_ids` is True for token ids and None for an iterable without documents.  `stream` is a
-    memory-mapped run of tokens that is not cut into documents, `grid` the shape of positions in
-    two dimensions, `pieces` what can be read by itself where the source is tables.  Iterating
-    gives Documents; sources that can be read only `once` (standard input, generators) raise
+    `holds_ids` is True for token ids and None for an iterable without documents.  `grid` is the
+    shape of positions in two dimensions, `pieces` what can be read by itself where the source is
+    files, `streams` those that are packed ids, not cut into documents.  Iterating gives
+    Documents; sources that can be read only `once` (standard input, generators) raise
     PosgeomError the second time.
     """
 
@@ -39,7 +40,6 @@ class Corpus:
         *,
         holds_ids: bool | None,
         reading: Reading | None = None,
-        stream: NDArray[np.integer] | None = None,
         grid: tuple[int, int] | None = None,
         pieces: Sequence[Piece] = (),
         once: bool = False,
@@ -47,7 +47,6 @@ class Corpus:
         self.name = name
         self.source = source
         self.holds_ids = holds_ids
-        self.stream = stream
         self.grid = grid
         self.pieces = tuple(pieces)
         self.once = once
@@ -61,13 +60,17 @@ class Corpus:
         return f"Corpus({self.name!r})"
 
     @property
+    def streams(self) -> list[Callable[[], NDArray[np.integer]]]:
+        """What opens the packed streams of token ids, if the corpus is such."""
+        return [piece.stream for piece in self.pieces if piece.stream is not None]
+
+    @property
     def replaced(self) -> int:
         """Undecodable byte sequences replaced so far in this pass."""
         return self._reading.replaced
 
     def __iter__(self) -> Iterator[Document]:
-        if self.stream is not None:
-            raise TypeError(f"{self.name} is a stream of tokens: use its .stream")
+        self._refuse_streams()
         if self._rest is not None:
             self._refuse_second_pass()
             self._begun = True
@@ -81,8 +84,7 @@ class Corpus:
         The document that reaches the bound is among them.  Iterating afterwards still begins at
         the beginning.
         """
-        if self.stream is not None:
-            raise TypeError(f"{self.name} is a stream of tokens: use its .stream")
+        self._refuse_streams()
         if self._rest is None:
             return _first(self._documents(replace(self._reading)), documents, characters)
         self._refuse_second_pass()
@@ -96,6 +98,10 @@ class Corpus:
         # Not `yield from`, which would close the source when head stops.
         for document in rest:  # noqa: UP028
             yield document
+
+    def _refuse_streams(self) -> None:
+        if self.streams:
+            raise TypeError(f"{self.name} is a stream of tokens: use its .streams")
 
     def _refuse_second_pass(self) -> None:
         if self._begun:
@@ -280,14 +286,12 @@ def _open_path(source: str, options: Options) -> Corpus:
     options.allow(
         f"{source} ({kind})", "encoding_errors", *fit.get(kind, ["text_field", "group_field"])
     )
-    if kind in ("bin", "npy") and (len(files) == 1 or kind == "bin"):
-        if len(files) > 1:
-            raise PosgeomError(
-                f"{source} holds {len(files)} streams of tokens; count each and merge"
-            )
-        stream = token_stream(files[0], options.ids_dtype)
-        if stream is not None:
-            return Corpus(source, path, lambda _: iter(()), holds_ids=True, stream=stream)
+    several = kind == "bin" and len(files) > 1  # a bad one tells when it is counted
+    if several or (
+        kind in ("bin", "npy") and token_stream(files[0], options.ids_dtype) is not None
+    ):
+        streams = [_stream(file, options.ids_dtype) for file in files]
+        return corpus_of(streams, source, path, Reading())
     groups = None
     if kind == "text" and options.group_field is not None:
         if options.group_field != "file":
@@ -297,6 +301,20 @@ def _open_path(source: str, options: Options) -> Corpus:
             )
         groups, options = [file.relative for file in files], replace(options, group_field=None)
     return _open_tables([file_table(file) for file in files], source, path, options, groups)
+
+
+def _stream(file: File, dtype: str | None) -> Piece:
+    """A file of packed ids, without rows; opened only when it is counted."""
+    table = Table(file.path, _no_columns, _no_rows, file)
+    return Piece(table, (), True, size=file.size, stream=partial(ids_of, file, dtype))
+
+
+def _no_columns(_: Reading) -> Columns:
+    return {}
+
+
+def _no_rows(_: Names, __: Reading) -> Iterator[Row]:
+    return iter(())
 
 
 def _missing(source: str) -> str:

@@ -2,10 +2,11 @@
 
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from functools import lru_cache
+from functools import lru_cache, reduce
 from hashlib import blake2b
+from operator import add
 from os import PathLike
-from typing import Any
+from typing import Any, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,14 +61,13 @@ def count_positions(
     """
     source = open_corpus(corpus, **reading)
     grid = grid or source.grid
-    n, align = _window_size(up_to or positions, align, grid, source)
+    n, align = window_size(up_to or positions, align, grid, source)
     if folds < 1 or folds & (folds - 1):
         raise PosgeomError(f"--folds {folds} came; use a power of two, such as 16")
     window = Window(n, align, folds)
-    if source.stream is not None:
-        total = len(source.stream)
-        with tqdm(**_BAR, unit=" tokens", total=total, disable=not progress) as bar:
-            counts = count_stream(source.stream, source.name, n, folds, bar.update)
+    if source.streams:
+        with tqdm(**_BAR, unit=" tokens", total=0, disable=not progress) as bar:
+            counts = reduce(add, _each_stream(source, n, folds, bar))
     else:
         pieces = (
             None
@@ -81,6 +81,15 @@ def count_positions(
                 bar.update(len(batch))
         counts = tally.finish(source, special_tokens, grid)
     return counts if part else completed(counts, source, positions, up_to)
+
+
+def _each_stream(
+    source: Corpus, n: int, folds: int, bar: "tqdm[NoReturn]"
+) -> Iterator[PositionCounts]:
+    for opened in source.streams:
+        stream = opened()
+        bar.total += len(stream)
+        yield count_stream(stream, source.name, n, folds, bar.update)
 
 
 def completed(
@@ -215,13 +224,16 @@ class _Tally:
         )
 
 
-def _window_size(
+def window_size(
     positions: int | None, align: str, grid: tuple[int, int] | None, source: Corpus
 ) -> tuple[int, str]:
-    """How many positions to count, and the alignment: a grid brings its own."""
-    if source.stream is not None and align != "packed":
+    """How many positions to count, and the alignment: a grid brings its own.
+
+    Raises PosgeomError for a window that the source cannot have.
+    """
+    if source.streams and align != "packed":
         raise PosgeomError(
-            f"{source.name} is one packed stream of token ids; use --align packed, "
+            f"{source.name} is a packed stream of token ids; use --align packed, "
             "or give rows of ids (a 2-D .npy, a list column)"
         )
     if positions is not None and positions > 1_000_000:
@@ -262,7 +274,7 @@ def _check_enough(counts: PositionCounts, source: Corpus) -> None:
         )
     if documents == 1:
         cut = "cut it with --documents line or paragraph, or use --align packed on token ids"
-        if source.stream is not None:
+        if source.streams:
             cut = "lower --positions, so that the stream has several blocks"
         raise PosgeomError(
             f"{source.name} is one document, and nothing can be estimated from it; give more, "

@@ -195,9 +195,10 @@ class PositionCounts:
         """The counts of one corpus, of whose documents these are the first and other the rest.
 
         As `+`, but a packed stream goes on where it stood: position i of other's fold k becomes
-        position (i + tokens so far in fold k) mod n.
+        position (i + tokens so far in fold k) mod n.  Streams of ready ids each begin anew.
         """
-        if self.provenance.align != "packed" or self.n_positions != other.n_positions:
+        goes_on = self.provenance.align == "packed" and other.provenance.folds_by != "run"
+        if not goes_on or self.n_positions != other.n_positions:
             return self + other
         K, n = self.n_folds, self.n_positions
         begin = self.fold_totals.sum(axis=1)

@@ -1,7 +1,7 @@
 """Pieces of a corpus: what can be read by itself, in any process; and how they make shards."""
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from itertools import pairwise
@@ -28,13 +28,14 @@ class Document(NamedTuple):
 
 
 class Piece(NamedTuple):
-    """A table of a corpus, or some row groups of one.
+    """A table of a corpus, or some row groups of one, or a packed stream of ids.
 
     names      the columns of the documents and, where there is one, of their groups
     group      that of all documents, where the table is a group
     groups     the first and the last of the row groups, where it is not the whole table
     before     rows of the same file that lie before these
     size       bytes, where they are known
+    stream     opens the ids (tokens,), where they are not cut into documents
     """
 
     table: Table
@@ -44,6 +45,7 @@ class Piece(NamedTuple):
     groups: tuple[int, int] | None = None
     before: int = 0
     size: int | None = None
+    stream: Callable[[], NDArray[np.integer]] | None = None
 
     @property
     def name(self) -> str:

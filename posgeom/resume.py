@@ -17,7 +17,7 @@ from typing import Any
 from tqdm import tqdm
 
 from posgeom.corpus import Corpus, open_corpus
-from posgeom.counting import completed, count_positions
+from posgeom.counting import completed, count_positions, window_size
 from posgeom.counts import PositionCounts
 from posgeom.errors import PosgeomError
 from posgeom.pieces import Document, Shard, shards
@@ -129,12 +129,14 @@ def count_in_shards(
         raise PosgeomError(
             f"{option} came, but {source.name} cannot be cut into files or row groups; leave it out"
         )
-    if source.source is None or source.once or source.stream is not None:
+    alone = len(source.streams) == 1 and dask is None and not skip_bad  # faster than it is kept
+    if source.source is None or source.once or alone:
         if kept.resumes and source.once:
             raise PosgeomError(
                 f"--resume came, but {source.name} can be read only once; give a file"
             )
         return count_positions(source, tokenizer, part=part, progress=progress, **counting)
+    window_size(positions, align, counting["grid"], source)  # what it refuses is told at once
     engine = _engine(dask)
     job = Job.of(source, tokenizer, counting, reading)
     job.nothing()  # what cannot be counted at all is told before the work

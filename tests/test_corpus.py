@@ -57,7 +57,7 @@ def test_text_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     assert list(corpus) == [Document("one", None), Document("", None), Document("  two", None)]
     assert list(corpus) == list(open_corpus(Path("a.txt")))
     assert (corpus.name, corpus.source) == ("a.txt", str(tmp_path / "a.txt"))
-    assert (corpus.holds_ids, corpus.stream, corpus.grid, corpus.replaced) == (False, None, None, 0)
+    assert (corpus.holds_ids, corpus.streams, corpus.grid, corpus.replaced) == (False, [], None, 0)
     assert repr(corpus) == "Corpus('a.txt')"
 
 
@@ -274,13 +274,21 @@ def test_streams_of_tokens(tmp_path: Path) -> None:
     ids.tofile(tmp_path / "a.bin")
     corpus = open_corpus(tmp_path / "a.bin", ids_dtype="uint32")
     assert corpus.holds_ids
-    np.testing.assert_array_equal(corpus.stream, ids)
+    np.testing.assert_array_equal(corpus.streams[0](), ids)
     for use in (iter, lambda corpus: corpus.head(1, 1)):
-        with pytest.raises(TypeError, match=r"use its \.stream"):
+        with pytest.raises(TypeError, match=r"use its \.streams"):
             use(corpus)
     assert "--ids-dtype uint32" in refused(tmp_path / "a.bin")
     ids.tofile(tmp_path / "b.bin")
-    assert "2 streams of tokens; count each and merge" in refused(tmp_path)
+    first, second = open_corpus(tmp_path, ids_dtype="uint32").streams
+    np.testing.assert_array_equal(first(), second())
+
+
+def test_streams_and_rows_of_ids_do_not_mix(tmp_path: Path) -> None:
+    np.save(tmp_path / "a.npy", np.arange(6))
+    np.save(tmp_path / "b.npy", np.arange(6).reshape(2, 3))
+    with pytest.raises(PosgeomError, match=r"b\.npy holds rows of ids, others packed ids"):
+        [opened() for opened in open_corpus(tmp_path).streams]
 
 
 def test_rows_of_ids(tmp_path: Path) -> None:
@@ -288,7 +296,7 @@ def test_rows_of_ids(tmp_path: Path) -> None:
         np.save(tmp_path / f"{name}.npy", np.arange(6, dtype=np.uint16).reshape(2, 3))
     corpus = open_corpus(tmp_path)
     assert corpus.holds_ids
-    assert corpus.stream is None
+    assert not corpus.streams
     assert [ids.tolist() for ids in contents(corpus)] == [[0, 1, 2], [3, 4, 5]] * 2
     assert {ids.dtype for ids in contents(corpus)} == {np.dtype(np.int64)}
 

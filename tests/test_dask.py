@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 import cloudpickle
 import dask
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -98,6 +99,18 @@ def test_a_cluster_gives_the_counts_of_one_pass(corpus, address, kept, options):
     counts = count_in_shards(str(corpus), kept, dask=address, **options)
     assert equal(counts, count_positions(str(corpus), **options))
     assert len(kept.saved) == PARTS
+
+
+def test_streams_of_ids_are_counted_on_a_cluster(tmp_path, address, kept):
+    rng = np.random.default_rng(0)
+    for k in range(4):
+        rng.integers(0, 9, 1_003).astype("<u2").tofile(tmp_path / f"{k}.bin")
+    options = {"positions": 8, "align": "packed"}
+    counts = count_in_shards(f"{tmp_path}/*.bin", kept, dask=address, **options)
+    assert equal(counts, count_positions(f"{tmp_path}/*.bin", **options))
+    one = f"{tmp_path}/0.bin"
+    counts = count_in_shards(one, kept, dask=address, **options)
+    assert equal(counts, count_positions(one, **options))
 
 
 def test_parts_of_several_shards_are_joined_on_the_workers(corpus, address, kept, monkeypatch):

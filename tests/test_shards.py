@@ -10,7 +10,9 @@ import subprocess
 import sys
 import textwrap
 from dataclasses import replace
+from functools import reduce
 from itertools import pairwise
+from operator import add
 
 import numpy as np
 import pyarrow as pa
@@ -28,7 +30,7 @@ from posgeom import resume as resume_module
 from posgeom.pieces import shards
 from posgeom.resources import resource
 from posgeom.resume import Kept, count_in_shards
-from posgeom.shards import Job
+from posgeom.shards import Job, left_out
 
 
 @pytest.fixture
@@ -565,6 +567,64 @@ def test_iterables_and_streams_are_counted_as_ever(tmp_path, kept):
     source = str(tmp_path / "t.bin")
     assert equal(count_in_shards(source, kept, **options), count_positions(source, **options))
     assert not kept
+
+
+@pytest.fixture
+def streams(tmp_path):
+    """A folder of 5 packed streams of 3,001 ids."""
+    folder = tmp_path / "streams"
+    folder.mkdir()
+    rng = np.random.default_rng(3)
+    for k in range(5):
+        rng.integers(0, 9, 3_001).astype("<u2").tofile(folder / f"{k}.bin")
+    return folder
+
+
+PACKED = {"positions": 8, "align": "packed", "folds": 4}
+
+
+def test_streams_are_shards_each_of_which_begins_anew(streams, kept):
+    counts = count_in_shards(str(streams), kept, **PACKED)
+    assert equal(counts, count_positions(str(streams), **PACKED))
+    alone = [count_positions(str(file), **PACKED) for file in sorted(streams.iterdir())]
+    assert (counts.counts != reduce(add, alone).counts).nnz == 0
+    ids = np.concatenate([np.fromfile(file, "<u2")[:3_000] for file in sorted(streams.iterdir())])
+    whole = count_positions(iter(ids.reshape(-1, 8)), positions=8)
+    last = sum(np.fromfile(file, "<u2")[-1] == np.arange(9) for file in streams.iterdir())
+    expected = whole.pooled.toarray()
+    expected[0] += last  # the last block of each has one token
+    np.testing.assert_array_equal(counts.pooled.toarray(), expected)
+
+
+def test_streams_go_on_after_an_interrupt(streams, run_cli, tmp_path, monkeypatch):
+    out, count, calls = tmp_path / "c.npz", Job.count, []
+
+    def interrupted(job, shard):
+        calls.append(shard)
+        if len(calls) == 4:
+            raise KeyboardInterrupt
+        return count(job, shard)
+
+    monkeypatch.setattr(Job, "count", interrupted)
+    options = ["--align", "packed", "--positions", "8", "--folds", "4", "--out", str(out)]
+    assert run_cli("count", str(streams), *options).code == 130
+    assert run_cli("count", str(streams), *options, "--resume").code == 0
+    assert len(calls) == 6
+    assert equal(PositionCounts.load(out), count_positions(str(streams), **PACKED))
+
+
+def test_a_bad_stream_is_left_out_when_asked(streams, kept):
+    (streams / "0.bin").write_bytes(b"odd")
+    with pytest.raises(PosgeomError, match=r"0\.bin has 3 bytes, which are no whole number"):
+        count_in_shards(str(streams), kept, **PACKED)
+    counts = count_in_shards(str(streams), kept, **PACKED, skip_bad=True)
+    assert counts.provenance.tokens == 4 * 3_001
+    assert "0.bin has 3 bytes" in left_out(counts)[0]
+
+
+def test_streams_are_counted_packed(streams, kept):
+    with pytest.raises(PosgeomError, match="is a packed stream of token ids; use --align packed"):
+        count_in_shards(str(streams), kept, positions=8)
 
 
 def test_compressed_files_are_shards(tmp_path, kept):

@@ -196,7 +196,8 @@ def _client(address: str) -> Iterator["Client"]:
                     threads_per_worker=1,
                     dashboard_address=":0",
                     silence_logs=logging.CRITICAL,
-                    env={"TOKENIZERS_PARALLELISM": "false"},  # a worker is a core
+                    # a worker is a core
+                    env={"TOKENIZERS_PARALLELISM": "false", "NUMBA_NUM_THREADS": "1"},
                 )
                 stack.enter_context(where)
             client = Client(where, timeout=CONNECTING, set_as_default=False)
