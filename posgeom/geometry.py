@@ -10,7 +10,7 @@ from scipy.sparse import csr_array
 
 from posgeom.counts import PositionCounts
 from posgeom.debias import debiased_squares, smoothing_rank, thinned_squares
-from posgeom.distances import METRICS
+from posgeom.distances import METRICS, squared_hellinger
 from posgeom.errors import PosgeomError
 from posgeom.fold_gram import fold_gram
 from posgeom.stationarity import Stationarity, stationarity_test
@@ -204,7 +204,11 @@ def estimate_geometry(
             "told from geometry, and the distances are plug-in ones; give more different documents"
         )
         geometry = replace(geometry, estimator="plugin", notes=(*geometry.notes, note))
-    return replace(geometry, squared=distance(position_profiles(kept)) ** 2)
+    P = position_profiles(kept)
+    if metric not in ROOT_METRICS:
+        return replace(geometry, squared=distance(P) ** 2)
+    # sampling noise is far above what float32 loses
+    return replace(geometry, squared=ROOT_METRICS[metric](squared_hellinger(P, single=True)))
 
 
 def _without_noise(

@@ -106,6 +106,24 @@ def test_many_positions_are_counted_as_few_are(monkeypatch):
     assert monotonicity_violation(δ, D, anchors=np.arange(60)) == few
 
 
+def test_encodings_of_one_order_are_counted_once(monkeypatch):
+    monkeypatch.setattr("posgeom.stress.LARGE", 1)
+    calls = []
+
+    def counted(*some):
+        calls.append(some)
+        return row_inversions(*some)
+
+    D = cdist(*2 * [np.random.default_rng(4).random((40, 3))])
+    target, t = Target(D, pairs(D)), np.arange(40.0)
+    monkeypatch.setattr("posgeom.inversions.row_inversions", counted)
+    orders = [t, 3 * t, np.sqrt(t), np.minimum(t, 9), np.maximum(t - 7, t % 2)]
+    found = [target.violation(toeplitz(f)) for f in orders]
+    assert len(calls) == 3
+    monkeypatch.undo()
+    assert found == [monotonicity_violation(toeplitz(f), D) for f in orders]
+
+
 def test_rows_are_ordered_a_part_at_a_time(monkeypatch):
     D = np.random.default_rng(1).random((10, 30))
     whole = row_orders(D, np.arange(10))
