@@ -18,8 +18,8 @@ FloatArray = NDArray[np.float64]
 Block = NDArray[np.float32]
 Nodes = NDArray[np.intp]
 
-LOST = 0.02  # share of the noise of the profiles that combinations may miss
-FEWEST = 32  # positions that are computed in any case
+LOST = 0.04  # share of the noise of the profiles that combinations may miss
+FEWEST = 48  # positions that are computed in any case
 RIDGE = 1e-7  # of the trace, which keeps weights small where nodes are alike
 
 
@@ -115,18 +115,21 @@ class RootProfile:
         self._along += E @ m
         return E
 
-    def products(self, other: "RootProfile", EE: FloatArray, mm: float) -> FloatArray:
-        """(n, n) inner products with another set's root profiles, both about m, rows of length 1.
+    def factors(
+        self, other: "RootProfile", EE: FloatArray, mm: float
+    ) -> tuple[FloatArray, FloatArray]:
+        """L, R (n, nodes + 2): L Rᵀ are the inner products with another set's root profiles.
 
-        With c = Σ p̃^(−½):  (c E + (c − 1) m)(c' E' + (c' − 1) m)ᵀ, so that no digit of the small
-        differences is lost to the large length of the rows themselves.
+        Both about m, of rows of length 1: with c = Σ p̃^(−½),
+        (c E + (c − 1) m)(c' E' + (c' − 1) m)ᵀ, so that no digit of the small differences is lost
+        to the large length of the rows themselves.  EE: E E'ᵀ at the nodes; mm: m·m.
         """
         a, b = 1 / np.sqrt(self._squares()), 1 / np.sqrt(other._squares())
         x, y = self._everywhere(self._along), other._everywhere(other._along)
         left = np.column_stack([a[:, None] * self._everywhere(EE), a * x, a - 1])
         T = np.eye(len(b)) if other._T is None else other._T
         right = np.column_stack([b[:, None] * T, b - 1, b * y + (b - 1) * mm])
-        return left @ right.T
+        return left, right
 
     def _everywhere(self, at_nodes: FloatArray) -> FloatArray:
         return at_nodes if self._T is None else self._T @ at_nodes

@@ -20,7 +20,7 @@ from tqdm import tqdm
 
 from posgeom.combined_roots import RootProfile, choose_nodes, root_profiles
 from posgeom.counts import PositionCounts
-from posgeom.fold_gram import SMALL, Each, FoldGram, side_by_side
+from posgeom.fold_gram import SMALL, Each, FoldedColumns, FoldGram, side_by_side
 from posgeom.mds import classical_mds
 from posgeom.rank import above_noise
 from posgeom.smoothing import FoldedTokens, Sets, Smoothed
@@ -28,12 +28,13 @@ from posgeom.thinning import thinned
 
 FloatArray = NDArray[np.float64]
 Block = NDArray[np.float32]
+Factors = tuple[FloatArray, FloatArray]  # L, R of L Rᵀ
 
 _CACHED = 400_000  # entries of a block of root profiles: 1.6 MB
 OFTEN = 12  # times that a token is seen: its root is then right to 1%
 JACKKNIFE_SPLITS = 3  # of the K − 1: the folds' influence on one split is much like on another
 HALVINGS = 3  # of the K − 1 ways to halve the folds, from which the bias is taken
-SPLITS_OF_MANY, HALVINGS_OF_MANY = 2, 1
+HALVINGS_OF_MANY = 1  # of more than SMALL positions, where halves would be half of the work
 
 
 def smoothing_rank(counts: PositionCounts, significant: int) -> int:
@@ -96,16 +97,18 @@ def debiased_squares(
 
     gram: of fold_gram.  rank: number of directions in which positions differ, as
     stationarity_test finds it, 1 or more.  Every position needs a token.
+    The bias is taken from HALVINGS halvings; of more than SMALL positions from HALVINGS_OF_MANY:
+    in simulations of 32 and 128 positions that makes it a third noisier, at a half of a standard
+    error, and leaves the mean error of stress as it is.
     """
     K, n = counts.n_folds, counts.n_positions
-    tokens = FoldedTokens.of(counts)
-    deleted, halvings = (
-        (JACKKNIFE_SPLITS, HALVINGS) if n <= SMALL else (SPLITS_OF_MANY, HALVINGS_OF_MANY)
-    )
+    of_these = gram.source.counts is counts  # those of thinned counts are others
+    tokens = FoldedTokens.of(gram.source if of_these else FoldedColumns.of(counts))
     jobs = [
-        _with_deletions(first) if s < deleted else np.stack([first, ~first])
+        _with_deletions(first) if s < JACKKNIFE_SPLITS else np.stack([first, ~first])
         for s, first in enumerate(balanced_splits(K))
     ]
+    halvings = HALVINGS if n <= SMALL else HALVINGS_OF_MANY
     jobs += [np.stack(parts) for parts in halved_splits(K, halvings)]
     nodes, found = np.empty(0, dtype=np.intp), []
     bar = tqdm(total=len(jobs), desc="debias", unit=" splits", leave=False, disable=not progress)
@@ -116,12 +119,12 @@ def debiased_squares(
                 nodes = choose_nodes(smoothed, each)
             found += _crossed(some, smoothed, root_profiles(smoothed, nodes, each), each)
             bar.update(len(some))
-    half = np.stack([D2[0] for D2 in found[K - 1 :]])
-    return DebiasedSquares(
-        squared=np.mean([D2[0] for D2 in found[: K - 1]], axis=0),
-        replicates=np.mean([D2[1:] for D2 in found[:deleted]], axis=0),
-        halves=half.reshape(-1, K // 2 - 1, n, n).mean(axis=1),
-    )
+        whole = [[factors[0] for factors in found[: K - 1]]]
+        without = [[factors[k] for factors in found[:JACKKNIFE_SPLITS]] for k in range(1, K + 1)]
+        inner = [factors[0] for factors in found[K - 1 :]]
+        half = [inner[h : h + K // 2 - 1] for h in range(0, len(inner), K // 2 - 1)]
+        squares = [np.stack(list(each(_mean_squared, group))) for group in (whole, without, half)]
+    return DebiasedSquares(squares[0][0], squares[1], squares[2])
 
 
 def thinned_squares(
@@ -167,8 +170,8 @@ def _batches(jobs: list[Sets], most: int) -> Iterator[list[Sets]]:
 
 def _crossed(
     jobs: list[Sets], smoothed: Smoothed, profiles: list[RootProfile], each: Each
-) -> list[FloatArray]:
-    """Squared distances of each job, (1 + deletions, n, n); profiles: of the sets of all jobs."""
+) -> list[list[Factors]]:
+    """Factors of each job's inner products, 1 + deletions; profiles: of the sets of all jobs."""
     m = smoothed.tokens.pooled
     ends = np.cumsum([len(job) for job in jobs])
     of_job = [slice(end - len(job), end) for job, end in zip(jobs, ends, strict=True)]
@@ -181,7 +184,7 @@ def _crossed(
 
         for _ in each(add, crossings, of_job):
             pass
-    return list(each(lambda crossing: crossing.squared(float(m @ m)), crossings))
+    return list(each(lambda crossing: crossing.factors(float(m @ m)), crossings))
 
 
 class _Crossing:
@@ -206,20 +209,21 @@ class _Crossing:
                 E = without.block(Z[1 + k, part], m[part])
                 self._EE[k] += E @ whole[self._against[k]].T
 
-    def squared(self, mm: float) -> FloatArray:
-        """(1 + deletions, n, n) squared distances G_ii + G_jj − 2 G_ij, G symmetrised."""
+    def factors(self, mm: float) -> list[Factors]:
+        """Of the inner products of the rows of one part with those of the other."""
         first = [self._profiles[0], *self._profiles[2:]]
-        return np.stack(
-            [
-                _squared_of(x.products(self._profiles[y], EE, mm))
-                for x, y, EE in zip(first, self._against, self._EE, strict=True)
-            ]
-        )
+        return [
+            x.factors(self._profiles[y], EE, mm)
+            for x, y, EE in zip(first, self._against, self._EE, strict=True)
+        ]
 
 
-def _squared_of(G: FloatArray) -> FloatArray:
+def _mean_squared(factors: list[Factors]) -> FloatArray:
+    """Mean over splits of the squared distances G_ii + G_jj − 2 G_ij, G symmetrised."""
+    left, right = (np.hstack(some) for some in zip(*factors, strict=True))
+    G = left @ right.T / len(factors)
     G = G + G.T
     g = np.diag(G) / 2
-    D2 = g[:, None] + g[None, :] - G
+    D2: FloatArray = g[:, None] + g[None, :] - G
     np.fill_diagonal(D2, 0)
     return D2

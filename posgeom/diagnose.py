@@ -238,7 +238,7 @@ def _needed(documents: int, lead: Estimate) -> int | None:
     return _documents(documents, (half / abs(lead.value)) ** 2 if lead.value else np.inf)
 
 
-LEAST_P = 0.002  # of 499 draws
+LEAST_P = 0.005  # of 199 draws, which many positions have; 499 reach 0.002
 
 
 def stationarity_sentence(p: float, documents: int) -> str:

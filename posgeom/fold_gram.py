@@ -4,11 +4,11 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array, csr_array
+from scipy.sparse import csc_array
 from threadpoolctl import threadpool_limits
 
 from posgeom.counts import PositionCounts
@@ -25,15 +25,43 @@ _ENTRIES = 32_768  # of all pairs that are summed at a time, by one thread
 
 
 @dataclass(frozen=True, eq=False)
+class FoldedColumns:
+    """Counts of the tokens seen twice or more, fold by fold, and in each column by column.
+
+    So a product of two folds reads memory from end to end.
+
+    counts   all of them
+    columns  (n, V) float32 of each fold
+    totals   (V,) of the tokens
+    """
+
+    counts: PositionCounts
+    columns: list[csc_array] = field(repr=False)
+    totals: FloatArray = field(repr=False)
+
+    @classmethod
+    def of(cls, counts: PositionCounts) -> Self:
+        """The columns of counts."""
+        n = counts.n_positions
+        totals = np.asarray(counts.counts.sum(axis=0), dtype=np.float64)
+        folds = (counts.counts[k * n : (k + 1) * n] for k in range(counts.n_folds))
+        seen = np.flatnonzero(totals > 1)
+        columns = [csc_array(C.astype(np.float32))[:, seen] for C in folds]
+        return cls(counts, columns, totals[seen])
+
+
+@dataclass(frozen=True, eq=False)
 class FoldGram:
     """Y_k Y_lᵀ for K folds, Y_k (n, V) the deviations of the positions of fold k.
 
     pairs  (K(K + 1)/2, n, n) float32, for folds k ≤ l in the order of np.triu_indices(K):
            Y_k Y_kᵀ, and Y_k Y_lᵀ + Y_l Y_kᵀ where k < l; each is symmetric
+    source the columns of the counts that it is made of
     """
 
     pairs: Block = field(repr=False)
     n_folds: int
+    source: "FoldedColumns" = field(repr=False)
 
     @property
     def n_positions(self) -> int:
@@ -76,20 +104,26 @@ def fold_gram(counts: PositionCounts) -> FoldGram:
     N = counts.fold_totals.astype(np.float64)
     share = (N / np.maximum(N.sum(axis=1, keepdims=True), 1)).astype(np.float32)
     scale = np.sqrt(1 / np.maximum(N.sum(axis=0), 1)).astype(np.float32)
-    columns, totals = seen_twice(counts)
+    source = FoldedColumns.of(counts)
+    columns, totals = source.columns, source.totals
     weight = (1 / np.sqrt(totals / N.sum() + 1 / N.sum(axis=0).mean())).astype(np.float32)
-    frequent = np.diff(columns.indptr) >= FREQUENT * K * n
+    frequent = sum(np.diff(C.indptr) for C in columns) >= FREQUENT * K * n
     pairs = np.zeros((K * (K + 1) // 2, n, n), dtype=np.float32)
     of_fold = np.split(pairs, np.cumsum(np.arange(K, 1, -1)))  # those of k with k, …, K − 1
     with side_by_side(n) as each:
-        for Y in _dense(columns[:, np.flatnonzero(frequent)], weight[frequent], share, scale):
+        width = max(1, _BLOCK // (K * n))
+        many = np.flatnonzero(frequent)
+        for start in range(0, len(many), width):
+            some = many[start : start + width]
+            Y = _dense([C[:, some] for C in columns], weight[some], share, scale, each)
 
             def add(k: int, Y: Block = Y) -> None:
                 of_fold[k] += Y[k] @ Y[k:].transpose(0, 2, 1)
 
             for _ in each(add, range(K)):
                 pass
-        rare = _Rare(columns[:, np.flatnonzero(~frequent)], weight[~frequent], share, scale)
+        few = np.flatnonzero(~frequent)
+        rare = _Rare([C[:, few] for C in columns], weight[few], share, scale)
 
         def finish(k: int) -> None:
             rare.add(k, of_fold[k])
@@ -98,27 +132,24 @@ def fold_gram(counts: PositionCounts) -> FoldGram:
 
         for _ in each(finish, range(K)):
             pass
-    return FoldGram(pairs, K)
+    return FoldGram(pairs, K, source)
 
 
-def seen_twice(counts: PositionCounts) -> tuple[csc_array, FloatArray]:
-    """The columns of tokens seen twice or more, (K·n, V) float32, and their totals (V,)."""
-    totals = np.asarray(counts.counts.sum(axis=0), dtype=np.float64)
-    columns = csc_array(counts.counts.astype(np.float32))[:, np.flatnonzero(totals > 1)]
-    columns.sort_indices()
-    return columns, totals[totals > 1]
-
-
-def _dense(columns: csc_array, weight: Block, share: Block, scale: Block) -> Iterator[Block]:
-    """Y (K, n, width) of blocks of tokens."""
+def _dense(
+    columns: list[csc_array], weight: Block, share: Block, scale: Block, each: Each
+) -> Block:
+    """Y (K, n, V) of some tokens."""
     K, n = share.shape
-    width = max(1, _BLOCK // (K * n))
-    for start in range(0, columns.shape[1], width):
-        part = slice(start, start + width)
-        Y = columns[:, part].toarray().reshape(K, n, -1)
-        Y -= share[:, :, None] * Y.sum(axis=1, keepdims=True)
-        Y *= scale[:, None] * weight[part]
-        yield Y
+    Y = np.empty((K, n, len(weight)), dtype=np.float32)
+
+    def fill(k: int) -> None:
+        columns[k].toarray(out=Y[k])
+        Y[k] -= share[k][:, None] * Y[k].sum(axis=0)
+        Y[k] *= scale[:, None] * weight
+
+    for _ in each(fill, range(K)):
+        pass
+    return Y
 
 
 class _Rare:
@@ -128,24 +159,21 @@ class _Rare:
     scaled:  Y_k Y_lᵀ = S_k S_lᵀ − (S_k u_l) g_lᵀ − g_k (S_l u_k)ᵀ + (u_k·u_l) g_k g_lᵀ.
     """
 
-    def __init__(self, columns: csc_array, weight: Block, share: Block, scale: Block) -> None:
-        K, n = share.shape
-        V = columns.shape[1]
-        fold, local = np.divmod(columns.indices, n)
-        token = np.repeat(np.arange(V), np.diff(columns.indptr))
-        values = columns.data * scale[local] * weight[token]
-        # fold by fold, so that a product reads two stretches of memory from end to end
-        by_fold = np.argsort(fold.astype(np.uint16), kind="stable")
-        self._local, self._values = local.astype(np.uint16)[by_fold], values[by_fold]
-        ends = np.cumsum(np.bincount(token + fold * V, minlength=K * V))
-        spans = np.stack([np.concatenate([[0], ends[:-1]]), ends]).reshape(2, K, V)
-        self._spans = spans.swapaxes(0, 1).copy()  # (K, 2, V) begin and end of each column
+    def __init__(self, columns: list[csc_array], weight: Block, share: Block, scale: Block) -> None:
         self._g = share * scale
-        of_fold = csr_array((np.ones(K * n, np.float32), np.arange(K * n), np.arange(K + 1) * n))
-        u = (of_fold @ columns).toarray() * weight
-        S = csc_array((values, columns.indices, columns.indptr), columns.shape)
-        self._along = (S @ u.T).reshape(K, n, K)  # S_k u_l
+        u = np.stack([C.sum(axis=0) for C in columns]) * weight
+        S = []
+        for C in columns:
+            values = C.data * scale[C.indices] * np.repeat(weight, np.diff(C.indptr))
+            S.append(csc_array((values, C.indices, C.indptr), C.shape))
+        self._along = np.stack([S_k @ u.T for S_k in S])  # (K, n, K) S_k u_l
         self._uu = u @ u.T
+        self._rows = np.concatenate([S_k.indices.astype(np.uint16) for S_k in S])
+        self._values = np.concatenate([S_k.data for S_k in S])
+        begins = np.cumsum([0] + [S_k.nnz for S_k in S])
+        ends = [(S_k.indptr[:-1], S_k.indptr[1:]) for S_k in S]
+        # (K, 2, V): where each column of each fold begins, and where it ends
+        self._spans = np.stack([b + np.stack(e) for b, e in zip(begins, ends, strict=False)])
 
     def add(self, k: int, pairs: Block) -> None:
         """Add Y_k Y_lᵀ of these tokens to pairs (K − k, n, n), l = k, …, K − 1."""
@@ -153,7 +181,7 @@ class _Rare:
 
         g, along, uu = self._g, self._along, self._uu
         for m, M in enumerate(pairs, start=k):  # m for the l of the formula
-            add_shared(self._local, self._values, self._spans[k], self._spans[m], M)
+            add_shared(self._rows, self._values, self._spans[k], self._spans[m], M)
             M -= np.outer(along[k, :, m] - uu[k, m] * g[k], g[m])
             M -= np.outer(g[k], along[m, :, k])
 

@@ -8,28 +8,29 @@ from numba import njit
 
 
 @njit(nogil=True)
-def add_products(indptr, rows, counts, F, sets, n, first, Z):  # type: ignore[no-untyped-def]
-    """Z[s, v] = Σ_k of set s Σ_i C[k, i, first + v] F_s[i], for the tokens of one stretch.
+def add_products(rows, counts, begins, tokens, F, sets, Z):  # type: ignore[no-untyped-def]
+    """Z[s, v] = Σ_k of set s Σ_i C[k, i, tokens[v]] F_s[i], for some tokens.
 
-    indptr, rows, counts   C (K·n, V) column by column
-    F      (K·n, M, c) float32: row k·n + i holds F_s[i] for each set s that has fold k
+    rows, counts   entries of C fold by fold, in each column by column
+    begins (K, V + 1) where the columns of each fold begin, and the last one ends
+    F      (K, n, M, c) float32: [k, i] holds F_s[i] for each set s that has fold k
     sets   (K, M) those sets, −1 behind the last one
     Z      (sets, tokens, c) float32, at first 0
     An entry is multiplied into all sets of its fold at once: their rows of F lie side by side.
     """
-    M, c = F.shape[1], F.shape[2]
-    flat = F.reshape(F.shape[0], M * c)
+    K, n, M, c = F.shape
+    flat = F.reshape(K, n, M * c)
     along = np.empty(M * c, np.float32)
     for v in range(Z.shape[1]):
-        e, end = indptr[first + v], indptr[first + v + 1]
-        while e < end:
-            k = rows[e] // n
+        for k in range(K):
+            begin, end = begins[k, tokens[v]], begins[k, tokens[v] + 1]
+            if begin == end:
+                continue
             along[:] = 0
-            while e < end and rows[e] < (k + 1) * n:
-                row, x = flat[rows[e]], counts[e]
+            for e in range(begin, end):
+                row, x = flat[k, rows[e]], counts[e]
                 for j in range(M * c):
                     along[j] += x * row[j]
-                e += 1
             for m in range(M):
                 s = sets[k, m]
                 if s < 0:

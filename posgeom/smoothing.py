@@ -6,10 +6,8 @@ from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array
 
-from posgeom.counts import PositionCounts
-from posgeom.fold_gram import SMALL, Each, FoldGram, seen_twice
+from posgeom.fold_gram import SMALL, Each, FoldedColumns, FoldGram
 from posgeom.mds import largest_eigenpairs
 
 FloatArray = NDArray[np.float64]
@@ -17,6 +15,9 @@ Block = NDArray[np.float32]
 Sets = NDArray[np.bool_]  # (S, K): which folds each set holds
 
 SAMPLED = 2_000  # tokens that stand for all
+KRYLOV = 3  # blocks of vectors, each the product of the one before
+SPARE = 2  # vectors beside those asked for
+APART = 20  # times the next eigenvalue: 5 times in a quarter of the folds, whose noise weighs more
 _PARTS = 8  # of a stretch of tokens, shared among the threads
 _SPREAD = 40_000_000  # entries of a matrix for all sets at once: 160 MB
 
@@ -25,30 +26,40 @@ _SPREAD = 40_000_000  # entries of a matrix for all sets at once: 160 MB
 class FoldedTokens:
     """Counts of the tokens seen twice or more, as sets of folds are smoothed from them.
 
-    columns  (K·n, V) sparse float32
+    rows     (E,) position of each entry, fold by fold, in each token by token
+    counts   (E,) float32, the entries
+    begins   (K, V + 1) where the entries of each fold and token begin, and the last ones end
+    seen     (K, n) Σ_v of the entries
     pooled   (V,) root of each token's share of all tokens, m
     N        (K, n) tokens a fold and position
     sample   (s,) some tokens: the most frequent ones, and evenly some of the rest by frequency
     weights  (s,) how many tokens each of them stands for
     """
 
-    columns: csc_array = field(repr=False)
+    rows: NDArray[np.uint16] = field(repr=False)
+    counts: Block = field(repr=False)
+    begins: NDArray[np.int64] = field(repr=False)
+    seen: FloatArray = field(repr=False)
     pooled: Block = field(repr=False)
     N: FloatArray = field(repr=False)
     sample: NDArray[np.intp] = field(repr=False)
     weights: Block = field(repr=False)
 
     @classmethod
-    def of(cls, counts: PositionCounts) -> Self:
+    def of(cls, counts: FoldedColumns) -> Self:
         """The tokens of counts."""
-        columns, totals = seen_twice(counts)
-        N = counts.fold_totals.astype(np.float64)
+        columns, totals = counts.columns, counts.totals
+        begins = np.cumsum([0] + [C.nnz for C in columns])
+        N = counts.counts.fold_totals.astype(np.float64)
         order = np.argsort(-totals, kind="stable")
         often, rest = order[: SAMPLED // 2], order[SAMPLED // 2 :]
         some = rest[:: max(1, len(rest) // (SAMPLED // 2))]
         weights = np.repeat([1, len(rest) / max(1, len(some))], [len(often), len(some)])
         return cls(
-            columns=columns,
+            rows=np.concatenate([C.indices.astype(np.uint16) for C in columns]),
+            counts=np.concatenate([C.data for C in columns]),
+            begins=np.stack([C.indptr + b for C, b in zip(columns, begins, strict=False)]),
+            seen=np.stack([C.sum(axis=1, dtype=np.float64) for C in columns]),
             pooled=np.sqrt(totals / N.sum()).astype(np.float32),
             N=N,
             sample=np.concatenate([often, some]),
@@ -63,18 +74,24 @@ class FoldedTokens:
         """The frequencies in sets of folds, smoothed along `rank` directions of each set's own."""
         among = sets.astype(np.float64)
         own = gram.sums(among[:, :, None] * among[:, None, :], each)
-        found = list(each(lambda s: self._fit(sets[s], own[s], rank), range(len(sets))))
+        near = clear_eigenvectors(gram, rank)
+
+        def fit(s: int) -> tuple[Block, Block]:
+            if near is not None:
+                return self._fit(sets[s], eigenvectors_near(own[s], near, rank))
+            # of a few rows every digit is kept; of many, float32 takes half the time
+            precise: Any = own[s].astype(np.float64) if own.shape[1] <= SMALL else own[s]
+            return self._fit(sets[s], largest_eigenpairs(precise, rank)[1])
+
+        found = list(each(fit, range(len(sets))))
         return Smoothed(self, sets, *(np.stack(x) for x in zip(*found, strict=True)))
 
-    def _fit(self, folds: NDArray[np.bool_], own: Block, rank: int) -> tuple[Block, Block]:
+    def _fit(self, folds: NDArray[np.bool_], U: NDArray[Any]) -> tuple[Block, Block]:
         """B, and the transpose of (Bᵀ diag(N) B)⁻¹ Bᵀ, (n, rank + 1), of one set of folds (K,).
 
-        own: (n, n) Gram matrix of the deviations of its positions.
+        U: (n, rank) main directions in which its positions differ.
         """
-        n = len(own)
-        # of a few rows every digit is kept; of many, float32 takes half the time
-        precise: Any = own.astype(np.float64) if n <= SMALL else own
-        U = largest_eigenpairs(precise, rank)[1]
+        n = len(U)
         N = self.N[folds].sum(axis=0)
         # U goes as N (p − p̄) / √N_all.  Divided by √N_all alone it would keep N / N_all, of which
         # the other folds have as much too little as these too much: alike positions fell below 0
@@ -84,6 +101,42 @@ class FoldedTokens:
         # thinning may leave these folds without a token at some position, where U is 0
         inverse = np.linalg.inv if N.all() else np.linalg.pinv
         return B.astype(np.float32), (inverse(normal) @ B.T).T.astype(np.float32)
+
+
+def clear_eigenvectors(gram: FoldGram, r: int) -> Block | None:
+    """The r + SPARE main eigenvectors of all folds together, (n, r + SPARE), ascending.
+
+    None unless r of them stand far above the others, so that those of any quarter of the folds
+    are theirs, turned a little; and of few rows, where there is no time to be won.
+    """
+    K, n = gram.n_folds, gram.n_positions
+    if n <= SMALL or KRYLOV * (r + SPARE) > n // 2:
+        return None
+    w, U = largest_eigenpairs(gram.sums(np.ones((1, K, K)))[0], r + SPARE)
+    return U.astype(np.float32) if w[SPARE] >= APART * w[SPARE - 1] else None
+
+
+def eigenvectors_near(M: Block, start: Block, r: int) -> Block:
+    """The r main eigenvectors of M (n, n), ascending, (n, r), from those of a matrix like it.
+
+    The best in the span of S, M S, M² S, S: (n, r or more) `start`: block Krylov, whose error
+    falls by the ratio of the first eigenvalue that is left out to the last one, and faster, with
+    each product.  So little of S is left that what S owes to other folds does not count.
+    """
+    basis: list[Block] = []
+    images: list[Block] = []
+    W = start
+    for _ in range(KRYLOV):
+        for _ in range(2):  # once leaves rounding
+            for V in basis:
+                W = W - V @ (V.T @ W)
+            W = np.linalg.qr(W)[0]
+        basis.append(W)
+        W = M @ W
+        images.append(W)
+    V = np.hstack(basis)
+    T = V.T @ np.hstack(images)
+    return np.asarray(V @ np.linalg.eigh((T + T.T) / 2)[1][:, -r:])
 
 
 class Smoothed:
@@ -106,32 +159,34 @@ class Smoothed:
         for k, m in enumerate(members):
             self._sets[k, : len(m)] = m
             self._fit[k, :, : len(m)] = fit[m].transpose(1, 0, 2)
-        seen = tokens.columns.sum(axis=1, dtype=np.float64).reshape(K, n)
-        z = np.einsum("sir,si->sr", fit, sets @ seen)
+        z = np.einsum("sir,si->sr", fit, sets @ tokens.seen)
         self.sums = np.einsum("sir,sr->si", B, z)
+        self._width = max(1, _SPREAD // (B.shape[0] * B.shape[2]))  # tokens of a stretch
+        self._every: Block | None = None  # z of all tokens, where they fit in memory
 
     def coefficients(self, part: NDArray[np.intp] | slice, each: Each) -> Block:
         """z of some tokens, (S, tokens, rank + 1)."""
+        every = np.arange(len(self.tokens.pooled))
+        if self._every is None and len(every) <= self._width:  # no token is asked for only once
+            self._every = self._products(every, each)
+        return self._products(every[part], each) if self._every is None else self._every[:, part]
+
+    def _products(self, tokens: NDArray[np.intp], each: Each) -> Block:
         from posgeom.fold_products import add_products
 
-        K, n = self.tokens.N.shape
-        X = self.tokens.columns[:, part]
-        S, _, c = self.B.shape
-        Z = np.zeros((S, X.shape[1], c), dtype=np.float32)
-        F = self._fit.reshape(K * n, -1, c)
-        width = -(-X.shape[1] // _PARTS)
+        X, F, sets = self.tokens, self._fit, self._sets
+        Z = np.zeros((len(self.B), len(tokens), F.shape[3]), dtype=np.float32)
+        width = -(-len(tokens) // _PARTS)
 
         def add(first: int) -> None:
-            of = Z[:, first : first + width]
-            add_products(X.indptr, X.indices, X.data, F, self._sets, n, first, of)
+            part = slice(first, first + width)
+            add_products(X.rows, X.counts, X.begins, tokens[part], F, sets, Z[:, part])
 
-        for _ in each(add, range(0, X.shape[1], width)):
+        for _ in each(add, range(0, len(tokens), width)):
             pass
         return Z
 
     def stretches(self) -> Iterator[slice]:
         """All tokens, in stretches whose coefficients fit in memory."""
-        S, _, c = self.B.shape
-        V = self.tokens.columns.shape[1]
-        width = max(1, _SPREAD // (S * c))
-        return (slice(start, start + width) for start in range(0, V, width))
+        V = len(self.tokens.pooled)
+        return (slice(start, start + self._width) for start in range(0, V, self._width))

@@ -220,3 +220,16 @@ def test_how_the_work_is_cut_leaves_the_estimate_alone(monkeypatch):
         a, b = getattr(whole, key), getattr(cut, key)
         # float32 sums of another order turn the directions a little
         np.testing.assert_allclose(a, b, atol=3e-5 * np.abs(a).max())
+
+
+def test_the_bias_of_many_positions_is_taken_from_one_halving_as_of_few_from_three(monkeypatch):
+    counts = draw_counts(SyntheticCorpus("mixture", 132, 400, 10_000), folds=8)
+    gram = fold_gram(counts)
+    one = debiased_squares(counts, gram, 2)
+    monkeypatch.setattr("posgeom.debias.SMALL", 132)
+    three = debiased_squares(counts, gram, 2)
+    assert (len(one.halves), len(three.halves)) == (2, 6)
+    scale = three.squared.max()
+    np.testing.assert_allclose(one.halves, three.halves[:2], atol=1e-5 * scale)
+    np.testing.assert_allclose(one.squared, three.squared, atol=1e-5 * scale)
+    np.testing.assert_allclose(one.replicates, three.replicates, atol=1e-5 * scale)

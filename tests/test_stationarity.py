@@ -120,3 +120,9 @@ def test_the_largest_eigenvalues_are_those_of_a_decomposition(n):
         assert largest_eigenvalues(M[None])[0] == pytest.approx(
             right[-1], abs=3e-5 * np.abs(right).max()
         )
+
+
+def test_few_positions_are_held_against_499_draws_and_many_against_199():
+    for positions, draws in ((20, 499), (140, 199)):
+        counts = draw_counts(SyntheticCorpus("mixture", positions, 300, 6_000))
+        assert stationarity_test(fold_gram(counts)).p_value == pytest.approx(1 / (draws + 1))
