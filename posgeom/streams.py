@@ -1,4 +1,4 @@
-"""Packed streams of ready token ids, counted about as fast as memory is copied.
+"""Packed streams of ready token ids, counted by threads.
 
 A stream is cut into blocks of n tokens.  Neighbouring blocks are alike, so that what counts as a
 document is a run of them, whose fold is a hash of its ids: equal runs are in one fold, where they
@@ -28,8 +28,7 @@ RUNS = 4_096  # so that every fold has its share
 SEGMENT = 1 << 31  # bytes counted together: their pages are read once, and stay in memory
 TABLE = 1 << 23  # counters that a thread fills at a time: 32 MB at the most
 LINE = 32  # positions at a time: tokens of 16 bits in a cache line
-GROUP = 1 << 14  # blocks laid out at a time
-HASHED = 1 << 22  # tokens that a thread digests at a time
+GROUP = 1 << 17  # blocks laid out at a time
 
 
 def count_stream(
@@ -49,7 +48,7 @@ def count_stream(
     with _threads() as each:
         for start in range(0, len(stream), step):
             part = stream[start : start + step]
-            largest, digests = _digests(part, length, each)
+            largest, digests = _digests(part, length)
             part = np.asarray(part, np.uint16 if part.dtype.itemsize <= 2 else np.uint32)
             folds = np.array([d % n_folds for d in digests])
             documents += np.bincount(folds, minlength=n_folds)
@@ -88,7 +87,7 @@ def check_vocabulary(largest: int) -> int:
     return largest
 
 
-Entries = tuple[IntArray, NDArray[np.int32], IntArray]  # values, columns, how many in each row
+Entries = NDArray[np.uint64]  # column << 40 | value, row by row
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 
@@ -117,15 +116,9 @@ def _threads() -> Iterator[Each]:
         pool.shutdown(cancel_futures=True)
 
 
-def _digests(part: Ids, length: int, each: Each) -> tuple[int, list[int]]:
+def _digests(part: Ids, length: int) -> tuple[int, list[int]]:
     """The largest id, and a digest of the ids of each run."""
-    several = max(1, HASHED // length) * length
-
-    def digests(start: int) -> list[tuple[int, int]]:
-        stop = min(start + several, len(part))
-        return [_digest(part[k : min(k + length, stop)]) for k in range(start, stop, length)]
-
-    runs = [run for some in each(digests, range(0, len(part), several)) for run in some]
+    runs = [_digest(part[k : k + length]) for k in range(0, len(part), length)]
     return max(largest for largest, _ in runs), [digest for _, digest in runs]
 
 
@@ -150,13 +143,22 @@ def _short_block(stream: Ids, length: int, n: int, n_folds: int) -> csr_array:
     return csr_array((ones, (rows, rest)), (n_folds * n, 1 + rest.max(initial=0)))
 
 
-class _Desk(NamedTuple):
-    """What a thread works with; fresh memory costs more than counting."""
+class Desk(NamedTuple):
+    """What a thread works with, used again and again: fresh memory costs more than counting."""
 
-    table: NDArray[np.uint32]  # (width, V), at 0
-    tokens: Ids  # (width, GROUP)
-    values: IntArray  # (width·V,)
-    columns: NDArray[np.int32]  # (width·V,)
+    tokens: Ids  # (width, blocks), room for those of a group
+    counters: NDArray[np.uint32]  # (V,), at 0
+    table: NDArray[np.uint32]  # (width, V), at 0; not touched where one group is all
+    entries: Entries  # (width·V,), room for the result
+
+
+def _desk(dtype: np.dtype[Any], width: int, V: int) -> Desk:
+    return Desk(
+        tokens=np.empty((width, GROUP + LINE), dtype)[:, :GROUP],  # rows that share no cache set
+        counters=np.zeros(V, dtype=np.uint32),
+        table=np.zeros((width, V), dtype=np.uint32),
+        entries=np.empty(width * V, dtype=np.uint64),
+    )
 
 
 def _with_segment(
@@ -175,55 +177,49 @@ def _with_segment(
     fold_of = folds[blocks // length]
     own = [blocks[fold_of == k] for k in range(counts.shape[0] // n)]
     spans = [(k, i, min(i + width, n)) for k in range(len(own)) for i in range(0, n, width)]
-    desks: SimpleQueue[_Desk] = SimpleQueue()
+    desks: SimpleQueue[Desk] = SimpleQueue()
 
-    def count(span: tuple[int, int, int]) -> tuple[Entries, _Desk | None]:
+    def count(span: tuple[int, int, int]) -> tuple[Entries, IntArray, Desk | None]:
         k, first, stop = span
-        earlier = slice(k * n + first, k * n + stop)
-        if len(own[k]) < V // 16:  # a table would take longer to look through than to fill
-            return _few(part[first:], own[k], counts[earlier]), None
+        rows = slice(k * n + first, k * n + stop)
+        if len(own[k]) < V // 16:  # counters would take longer to look through than to fill
+            return *_few(part[first:], own[k], counts[rows]), None
         try:
             desk = desks.get_nowait()
         except Empty:
-            desk = _Desk(
-                np.zeros((width, V), dtype=np.uint32),
-                np.empty((width, GROUP), dtype=part.dtype),
-                np.empty(width * V, dtype=np.int64),
-                np.empty(width * V, dtype=np.int32),
-            )
-        return _many(part[first:], own[k], counts, earlier, desk), desk
+            desk = _desk(part.dtype, width, V)
+        return *_many(part[first:], own[k], counts, rows, desk), desk
 
-    most = counts.nnz + n * sum(min(V, len(o)) for o in own)
-    rows = _Rows(counts.shape, most)
-    for (k, first, stop), (entries, desk) in zip(spans, each(count, spans), strict=True):
-        rows.add(*entries)
+    total = _Rows(counts.shape, most=counts.nnz + n * sum(min(V, len(o)) for o in own))
+    for (k, first, stop), (entries, filled, desk) in zip(spans, each(count, spans), strict=True):
+        total.add(entries, filled)
         if desk is not None:
             desks.put(desk)
         advance((stop - first) * len(own[k]))
-    return rows.whole()
+    return total.whole()
 
 
-def _few(stream: Ids, blocks: IntArray, earlier: csr_array) -> Entries:
-    """Counts of the first tokens of each block, by sorting them; with the earlier (width, V)."""
-    width = earlier.shape[0]
-    ids = stream[np.arange(width)[:, None] + blocks].astype(np.int32)
-    begins = np.arange(width + 1) * len(blocks)
+def _few(stream: Ids, blocks: IntArray, earlier: csr_array) -> tuple[Entries, IntArray]:
+    """Counts of the first tokens of each block, by sorting them; with earlier ones (width, V)."""
+    from posgeom.tally import VALUE
+
+    ids = stream[np.arange(earlier.shape[0])[:, None] + blocks].astype(np.int32)
+    begins = np.arange(len(ids) + 1) * len(blocks)
     C = csr_array((np.ones(ids.size, dtype=np.int64), ids.ravel(), begins), earlier.shape)
     C.sum_duplicates()
     C = C + earlier
-    return C.data, C.indices, np.diff(C.indptr)
+    return C.indices.astype(np.uint64) << VALUE | C.data.astype(np.uint64), np.diff(C.indptr)
 
 
-def _many(stream: Ids, blocks: IntArray, counts: csr_array, rows: slice, desk: _Desk) -> Entries:
-    """Counts of the first tokens of each block, in a table; with those in some rows of counts."""
-    from posgeom.tally import drain, tally
+def _many(
+    stream: Ids, blocks: IntArray, counts: csr_array, rows: slice, desk: Desk
+) -> tuple[Entries, IntArray]:
+    """Counts of the first tokens of each block, by counters; with those in some rows of counts."""
+    from posgeom.tally import tally
 
-    table, (values, columns) = desk.table[: rows.stop - rows.start], desk[2:]
-    tally(stream, blocks, table, desk.tokens)
     begins = counts.indptr[rows.start : rows.stop + 1]
-    filled = drain(table, begins, counts.data, counts.indices, values, columns)
-    end = filled.sum()
-    return values[:end], columns[:end], filled
+    filled: IntArray = tally(stream, blocks, desk, begins, counts.data, counts.indices)
+    return desk.entries[: filled.sum()], filled
 
 
 class _Rows:
@@ -236,9 +232,11 @@ class _Rows:
         self.values = np.empty(0, dtype=np.int64)
         self.columns = np.empty(0, dtype=np.int32)
 
-    def add(self, values: IntArray, columns: NDArray[np.int32], filled: IntArray) -> None:
+    def add(self, entries: Entries, filled: IntArray) -> None:
         """The next rows."""
-        begin, self.end = self.end, self.end + len(values)
+        from posgeom.tally import unpack
+
+        begin, self.end = self.end, self.end + len(entries)
         self.done += len(filled)
         self.filled.append(filled)
         if self.end > len(self.values):
@@ -246,8 +244,7 @@ class _Rows:
             room = min(self.most, int(max(1.5 * self.end, expected)))
             self.values = _roomier(self.values[:begin], room)
             self.columns = _roomier(self.columns[:begin], room)
-        self.values[begin : self.end] = values
-        self.columns[begin : self.end] = columns
+        unpack(entries, self.values[begin : self.end], self.columns[begin : self.end])
 
     def whole(self) -> csr_array:
         """All rows."""

@@ -6,24 +6,50 @@ They hold no lock of Python's while they run, so that threads may run them side 
 import numpy as np
 from numba import njit
 
+VALUE = np.uint64(40)  # bits of an entry that are its value, below those of its column
+
 
 @njit(nogil=True)
-def tally(stream, blocks, table, columns):  # type: ignore[no-untyped-def]
-    """Add to table[i, v] how often token v stands i behind the start of a block.
+def tally(stream, blocks, desk, begins, earlier, where):  # type: ignore[no-untyped-def]
+    """Into desk.entries, row by row: how often each token stands i < width behind a block's start.
 
-    stream: (tokens,) ids.  blocks: (blocks,) where each begins.  table: (width, V) uint32.
-    columns: (width, group), room for ids.  A group of blocks is first laid out anew, position by
-    position, which is done many tokens at a time; then the tokens of a position are read one
-    behind the other, into counters that stay in the cache.
+    stream: (tokens,) ids.  blocks: (blocks,), where each begins.  desk: a streams.Desk.
+    begins, earlier, where: CSR of (width, V) counts that are added, row i from begins[i] to
+    begins[i + 1], which may start above 0.  Returns how many entries each row has, int64 (width,).
+
+    A group of blocks is first laid out anew, position by position, which is done many tokens at a
+    time; then the tokens of a position are read one behind the other, into counters that stay in
+    the cache.  Only a group that is not the last leaves them in the table.
     """
-    one = np.uint32(1)
-    for begin in range(0, len(blocks), columns.shape[1]):
-        group = blocks[begin : begin + columns.shape[1]]
-        transpose(stream, group, columns[: table.shape[0]])
-        for i in range(table.shape[0]):
-            row, tokens = table[i], columns[i]
-            for k in range(len(group)):
-                row[tokens[k]] += one
+    tokens, counters, table, entries = desk
+    width, group, one = len(begins) - 1, tokens.shape[1], np.uint32(1)
+    last = max(0, len(blocks) - 1) // group * group
+    filled = np.empty(width, np.int64)
+    end = 0
+    for start in range(0, last + 1, group):
+        some = blocks[start : start + group]
+        transpose(stream, some, tokens[:width])
+        for i in range(width):
+            own = tokens[i]
+            for k in range(len(some)):
+                counters[own[k]] += one
+            if start < last:
+                table[i] += counters
+            else:
+                begin = end
+                if last:
+                    counters += table[i]
+                    table[i] = 0
+                if begins[i] < begins[i + 1]:
+                    total = counters.astype(np.int64)
+                    for p in range(begins[i], begins[i + 1]):
+                        total[where[p]] += earlier[p]
+                    end = compress(total, entries, begin)
+                else:
+                    end = compress(counters, entries, begin)
+                filled[i] = end - begin
+            counters[:] = 0
+    return filled
 
 
 @njit(nogil=True)
@@ -32,44 +58,28 @@ def transpose(stream, blocks, columns):  # type: ignore[no-untyped-def]
     whole = len(blocks) // 16 * 16
     for k in range(0, whole, 16):
         for i in range(columns.shape[0]):
-            for e in range(16):
-                columns[i, k + e] = stream[blocks[k + e] + i]
+            for e in range(16):  # an unsigned index is not looked at for its sign
+                columns[i, k + e] = stream[np.uint64(blocks[k + e] + i)]
     for k in range(whole, len(blocks)):
         for i in range(columns.shape[0]):
-            columns[i, k] = stream[blocks[k] + i]
+            columns[i, k] = stream[np.uint64(blocks[k] + i)]
 
 
 @njit(nogil=True)
-def drain(table, begins, earlier, where, values, columns):  # type: ignore[no-untyped-def]
-    """Write the counters above 0, row by row, with what was counted earlier added to them.
-
-    table: (width, V) uint32, which is left at 0, ready to be filled again.  begins, earlier, where:
-    CSR of the earlier counts, row i from begins[i] to begins[i + 1] (begins may start above 0).
-    values, columns: int64 and int32 (width·V,), room for the entries.
-    Returns how many entries each row has, int64 (width,).
-    """
-    filled = np.zeros(table.shape[0], np.int64)
-    wide = np.empty(table.shape[1], np.int64)
-    end = 0
-    for i in range(table.shape[0]):
-        row, begin = table[i], end
-        if begins[i] < begins[i + 1]:
-            wide[:] = row
-            for p in range(begins[i], begins[i + 1]):
-                wide[where[p]] += earlier[p]
-            end = compress(wide, values, columns, end)
-        else:
-            end = compress(row, values, columns, end)
-        row[:] = 0
-        filled[i] = end - begin
-    return filled
+def compress(row, entries, end):  # type: ignore[no-untyped-def]
+    """Write what is above 0 in a row as entries from `end` on; returns where they end."""
+    k = np.uint64(end)
+    for v in range(len(row)):  # each is written, and the next one over it if it is 0: no branch
+        value = np.uint64(row[v])
+        entries[k] = np.uint64(v) << VALUE | value
+        k += np.uint64(value > 0)
+    return np.int64(k)
 
 
 @njit(nogil=True)
-def compress(row, values, columns, end):  # type: ignore[no-untyped-def]
-    """Write what is above 0 in a row, and where, from `end` on; returns where that ends."""
-    for v in range(len(row)):  # each is written, and the next one over it if it was 0: no branch
-        values[end] = row[v]
-        columns[end] = v
-        end += row[v] > 0
-    return end
+def unpack(entries, values, columns):  # type: ignore[no-untyped-def]
+    """Values int64 and columns int32 of entries, all (entries,)."""
+    below = (np.uint64(1) << VALUE) - np.uint64(1)
+    for k in range(len(entries)):
+        values[k] = entries[k] & below
+        columns[k] = entries[k] >> VALUE

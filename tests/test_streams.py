@@ -1,16 +1,17 @@
 """Packed streams against a plain count of columns, whatever the types, tables and threads."""
 
-from itertools import pairwise
 from unittest.mock import Mock
 
 import numpy as np
 import pytest
+import xxhash
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import csr_array
 
 from posgeom import PosgeomError, count_positions, streams
 from posgeom.streams import count_stream, run_length
-from posgeom.tally import GROUP, drain, tally
+from posgeom.tally import compress, tally, transpose, unpack
 
 
 def by_hand(ids, n, n_folds):
@@ -19,12 +20,23 @@ def by_hand(ids, n, n_folds):
     table = np.zeros((n_folds, n, int(ids.max()) + 1), dtype=np.int64)
     for start in range(0, len(ids), length):
         run = ids[start : start + length]
+        fold = xxhash.xxh3_128_intdigest(run.astype("<u2").tobytes()) % n_folds
         for i in range(n):
-            column = run[i::n]
-            table[streams._digest(run) % n_folds, i] += np.bincount(
-                column, minlength=table.shape[2]
-            )
+            table[fold, i] += np.bincount(run[i::n], minlength=table.shape[2])
     return table
+
+
+def desk_of(width, vocabulary, group):
+    """Of its own, since those of a count are put away."""
+    desk = streams._desk(np.dtype(np.uint16), width, vocabulary)
+    return desk._replace(tokens=np.zeros((width, group), dtype=np.uint16))
+
+
+def laid_open(entries):
+    """Values and columns."""
+    values, columns = np.empty(len(entries), dtype=np.int64), np.empty(len(entries), dtype=np.int32)
+    unpack(entries, values, columns)
+    return values, columns
 
 
 @pytest.mark.parametrize("dtype", ["<u2", ">u2", "<u4", ">i4", "<i8"])
@@ -46,30 +58,52 @@ def test_any_stream_is_counted_like_columns(tokens, n, vocabulary, seed):
     assert np.array_equal(counts.counts.toarray().reshape(2, n, -1), by_hand(ids, n, 2))
 
 
-def test_tables_segments_and_threads_leave_no_trace(monkeypatch):
-    ids = np.random.default_rng(1).integers(0, 40, 30_011).astype(np.uint16)
+@pytest.mark.parametrize("tokens", [30_011, 30_000])  # with and without a short block
+def test_tables_groups_segments_and_threads_leave_no_trace(monkeypatch, tokens):
+    ids = np.random.default_rng(1).integers(0, 40, tokens).astype(np.uint16)
+    ids[:5_000] %= 30  # ids that come only in later segments
     whole = count_stream(ids, "ids", 16, 8)
     monkeypatch.setattr(streams, "TABLE", 130)  # three positions at a time
-    monkeypatch.setattr(streams, "SEGMENT", 5_000)
-    monkeypatch.setattr(streams, "HASHED", 100)
+    monkeypatch.setattr(streams, "GROUP", 32)
+    monkeypatch.setattr(streams, "SEGMENT", 10_000)
     told = Mock()
     parts = count_stream(ids, "ids", 16, 8, told)
-    assert (parts.counts != whole.counts).nnz == 0
+    assert np.array_equal(whole.counts.toarray().reshape(8, 16, -1), by_hand(ids, 16, 8))
+    for name in ("data", "indices", "indptr"):
+        one, other = getattr(parts.counts, name), getattr(whole.counts, name)
+        assert one.dtype == other.dtype
+        assert np.array_equal(one, other)
     assert parts.provenance == whole.provenance
     assert np.array_equal(parts.documents, whole.documents)
     assert sum(call.args[0] for call in told.call_args_list) == len(ids)
 
 
-def test_rare_tokens_are_sorted_and_frequent_ones_tabled():
+def test_rare_tokens_are_sorted_and_frequent_ones_counted():
     """Both roads to the counts of a span, which the size of the vocabulary chooses between."""
-    ids = np.random.default_rng(2).integers(0, 300, 4_000).astype(np.uint16)
+    rng = np.random.default_rng(2)
+    ids = rng.integers(0, 300, 4_000).astype(np.uint16)
     blocks = np.arange(0, 4_000, 20)
-    table = np.zeros((20, 300), dtype=np.uint32)
-    for few, many in zip(
-        streams._few(ids, blocks, 20), streams._many(ids, blocks, table), strict=True
+    earlier = csr_array(rng.integers(0, 9, (30, 300)) * (rng.random((30, 300)) < 0.1))
+    expected = earlier[5:25].toarray()
+    np.add.at(expected, (np.arange(len(ids)) % 20, ids), 1)
+    expected = csr_array(expected)
+    for entries, filled in (
+        streams._few(ids, blocks, earlier[5:25]),
+        streams._many(ids, blocks, earlier, slice(5, 25), desk_of(20, 300, 64)),
     ):
-        assert np.array_equal(few, many)
-    assert not table.any()  # ready to be filled again
+        values, columns = laid_open(entries)
+        assert np.array_equal(values, expected.data)
+        assert np.array_equal(columns, expected.indices)
+        assert np.array_equal(filled, np.diff(expected.indptr))
+
+
+def test_a_digest_is_of_ids_not_of_their_type():
+    ids = np.random.default_rng(7).integers(0, 1 << 16, 999)
+    expected = (ids.max(), xxhash.xxh3_128_intdigest(ids.astype("<u2").tobytes()))
+    for dtype in ("<u2", ">u2", "<i4", ">u4", "<i8"):
+        assert streams._digest(ids.astype(dtype)) == expected
+    ids[3] = 1 << 16
+    assert streams._digest(ids)[1] == xxhash.xxh3_128_intdigest(ids.astype("<u4").tobytes())
 
 
 def test_equal_runs_are_in_one_fold():
@@ -91,39 +125,76 @@ def test_a_run_is_of_whole_blocks():
     assert run_length(10**12, 1_024) == 65_536
 
 
-def test_compiled_loops_are_those_that_are_written():
+@pytest.mark.parametrize("group", [16, 20, 45, 64])
+def test_compiled_loops_are_those_that_are_written(group):
     rng = np.random.default_rng(4)
     ids, blocks = rng.integers(0, 11, 500).astype(np.uint16), np.arange(0, 450, 10)
-    tables = [np.zeros((43, 11), dtype=np.uint32) for _ in range(3)]
-    tally(ids, blocks, tables[0])
-    tally.py_func(ids, blocks, tables[1])
+    earlier = csr_array(rng.integers(0, 2, (50, 11)))
+    begins = earlier.indptr[3:47].copy()
+    begins[20:] = begins[20]  # and rows without
+    expected = np.zeros((43, 11), dtype=np.int64)
+    expected[:20] = earlier[3:23].toarray()
     for block in blocks:
-        tables[2][np.arange(43), ids[block : block + 43]] += 1
-    assert np.array_equal(tables[0], tables[1])
-    assert np.array_equal(tables[0], tables[2])
+        expected[np.arange(43), ids[block : block + 43]] += 1
+    expected = csr_array(expected)
+    for loop in (tally, tally.py_func):
+        desk = desk_of(43, 11, group)
+        filled = loop(ids, blocks, desk, begins, earlier.data, earlier.indices)
+        values, columns = laid_open(desk.entries[: filled.sum()])
+        assert np.array_equal(filled, np.diff(expected.indptr))
+        assert np.array_equal(values, expected.data)
+        assert np.array_equal(columns, expected.indices)
+        assert not desk.counters.any()  # ready to be used again
+        assert not desk.table.any()
 
 
-def test_a_token_may_be_more_frequent_than_narrow_counters_hold():
-    rng = np.random.default_rng(6)
-    ids, blocks = rng.integers(0, 2, 70_000).astype(np.uint16), np.arange(69_990)
-    ids[:] *= rng.random(70_000) < 0.01  # one token more often than 16 bits can tell
-    table = np.zeros((3, 2), dtype=np.uint32)
-    tally(ids, blocks, table)
-    assert table.max() > GROUP
-    for i in range(3):
-        assert np.array_equal(table[i], np.bincount(ids[blocks + i], minlength=2))
+@pytest.mark.parametrize("blocks", [1, 16, 37])
+def test_ids_are_laid_out_by_position(blocks):
+    ids = np.random.default_rng(8).integers(0, 99, 400)
+    begins = np.random.default_rng(9).integers(0, 390, blocks)
+    expected = ids[np.arange(10)[:, None] + begins]
+    for loop in (transpose, transpose.py_func):
+        columns = np.zeros((10, blocks + 3), dtype=np.int64)
+        loop(ids, begins, columns)
+        assert np.array_equal(columns[:, :blocks], expected)
+        assert not columns[:, blocks:].any()
 
 
-def test_draining_empties_a_table():
-    table = np.random.default_rng(4).integers(0, 3, (7, 11)).astype(np.uint32)
-    for one, other in pairwise([drain(table.copy()), drain.py_func(table.copy()), _entries(table)]):
-        for a, b in zip(one, other, strict=True):
-            assert np.array_equal(a, b)
+def test_entries_hold_the_largest_ids_and_counts():
+    row = np.zeros(1 << 24, dtype=np.int64)
+    row[[0, 5, -1]] = (1 << 40) - 1, 1, (1 << 40) - 2
+    entries = np.empty(len(row), dtype=np.uint64)
+    assert compress(row, entries, 0) == 3
+    values, columns = laid_open(entries[:3])
+    assert values.tolist() == [(1 << 40) - 1, 1, (1 << 40) - 2]
+    assert columns.tolist() == [0, 5, (1 << 24) - 1]
+    written = np.empty(3, dtype=np.uint64)
+    assert compress.py_func(np.array([0, 7, 0, 9, 0]), written, 0) == 2
+    assert unpack.py_func(written[:2], values, columns) is None
+    assert (values[:2].tolist(), columns[:2].tolist()) == ([7, 9], [1, 3])
 
 
-def _entries(table):
-    rows, columns = table.nonzero()
-    return table[rows, columns], columns, np.bincount(rows, minlength=len(table))
+def test_counts_may_be_larger_than_counters_hold():
+    """Those of earlier segments, to which the counters of this one are added."""
+    ids, blocks = np.zeros(300, dtype=np.uint16), np.arange(100)
+    earlier = csr_array(np.array([[5_000_000_000, 0], [0, 3]]))
+    entries, filled = streams._many(ids, blocks, earlier, slice(0, 2), desk_of(2, 2, 64))
+    assert laid_open(entries)[0].tolist() == [5_000_000_100, 100, 3]
+    assert filled.tolist() == [1, 2]
+
+
+@given(st.lists(st.integers(0, 40), min_size=1, max_size=60))
+@settings(max_examples=60, deadline=None)
+def test_rows_find_room_however_they_are_filled(filled):
+    rows = streams._Rows((len(filled), 40), most=sum(filled))
+    whole = np.arange(1, sum(filled) + 1)
+    for end, size in zip(np.cumsum(filled), filled, strict=True):
+        entries = np.arange(size, dtype=np.uint64) << np.uint64(40)
+        rows.add(entries | whole[end - size : end].astype(np.uint64), np.array([size]))
+    C = rows.whole()
+    assert np.array_equal(C.data, whole)
+    assert np.array_equal(np.diff(C.indptr), filled)
+    assert np.array_equal(C.indices, np.concatenate([np.arange(s) for s in filled]))
 
 
 def test_ids_beyond_any_vocabulary_are_refused(tmp_path):
