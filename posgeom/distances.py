@@ -31,17 +31,16 @@ def hellinger(P: ArrayLike | csr_array) -> FloatArray:
     return np.sqrt(squared_hellinger(P))
 
 
-def squared_hellinger(P: ArrayLike | csr_array, *, single: bool = False) -> FloatArray:
+def squared_hellinger(P: ArrayLike | csr_array) -> FloatArray:
     """D²[i, j] = ‖√P[i] − √P[j]‖² = 2 − 2 Σ_v √(P[i, v] P[j, v]), in 0..2.
 
-    P: (n, V), rows sum to 1.  single: products of MANY rows or more may be of float32 where D is
-    right to 10⁻⁵ then (10⁻⁷ as a rule).  Raises PosgeomError for negative or unnormalised rows.
+    P: (n, V), rows sum to 1.  Raises PosgeomError for negative or unnormalised rows.
     """
     S = check_profiles(P)
     S.data = np.sqrt(S.data)
     n = S.shape[0]
     if n >= MANY:
-        return RootProfiles.of(S, single=single).all_squared()
+        return RootProfiles.of(S).all_squared()
     G = np.zeros((n, n))
     for block in _column_blocks(S):
         block -= block.mean(axis=0)  # distances are unchanged, and 2 − 2·BC no longer cancels

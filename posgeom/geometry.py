@@ -10,9 +10,10 @@ from scipy.sparse import csr_array
 
 from posgeom.counts import PositionCounts
 from posgeom.debias import debiased_squares, smoothing_rank, thinned_squares
-from posgeom.distances import METRICS, squared_hellinger
+from posgeom.distances import MANY, METRICS, squared_hellinger
 from posgeom.errors import PosgeomError
 from posgeom.fold_gram import fold_gram
+from posgeom.root_profiles import RootProfiles
 from posgeom.stationarity import Stationarity, stationarity_test
 
 FloatArray = NDArray[np.float64]
@@ -207,8 +208,16 @@ def estimate_geometry(
     P = position_profiles(kept)
     if metric not in ROOT_METRICS:
         return replace(geometry, squared=distance(P) ** 2)
+    return replace(geometry, squared=ROOT_METRICS[metric](_plugin_squares(P)))
+
+
+def _plugin_squares(P: csr_array) -> FloatArray:
+    """‖√P[i] − √P[j]‖² of observed frequencies, (n, n); P is used up."""
+    if P.shape[0] < MANY:
+        return squared_hellinger(P)
+    np.sqrt(P.data, out=P.data)
     # sampling noise is far above what float32 loses
-    return replace(geometry, squared=ROOT_METRICS[metric](squared_hellinger(P, single=True)))
+    return RootProfiles.of(P, single=True).all_squared()
 
 
 def _without_noise(

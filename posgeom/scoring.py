@@ -110,6 +110,8 @@ def score_encodings(
     target = Target.of(geometry.distances)
     n_threads = threads() if target.is_large else 1  # before BLAS is held to one for each of them
     with ThreadPoolExecutor(n_threads) as pool, threadpool_limits(1 if n_threads > 1 else None):
+        if target.is_large:
+            target.prepare(pool)
         rows = pool.map(lambda encoding: score(geometry, encoding, target), made)
         bar = tqdm(rows, "score", len(made), unit=" encodings", leave=False, disable=not progress)
         scores = list(bar)

@@ -5,6 +5,7 @@ stress, which depends on the scale of δ; stress, which does not; Kruskal's stre
 """
 
 from collections.abc import Iterator
+from concurrent.futures import Executor, wait
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Self
@@ -116,6 +117,10 @@ class Target:
         order, same = self._orders
         broken = row_inversions(delta, FINEST / max(delta.max(), 1e-300), order, same).sum()
         return float(broken / self._ordered) if self._ordered else 0.0
+
+    def prepare(self, pool: Executor) -> None:
+        """Put pairs and rows in order now, side by side: threads would wait for each other."""
+        wait([pool.submit(getattr, self, key) for key in ("_rank_sums", "_ordered")])
 
     @property
     def is_large(self) -> bool:

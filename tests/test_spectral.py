@@ -49,6 +49,29 @@ def test_many_more_points_than_a_basis_holds():
     np.testing.assert_allclose(w, eigh(B, eigvals_only=True)[-4:], rtol=1e-12)
 
 
+@pytest.mark.parametrize("off", [1e-7, 1e-2])
+def test_rough_products_to_begin_with_leave_no_trace(off):
+    """Neither those of float32 nor such as never come near."""
+    rng = np.random.default_rng(1)
+    A = rng.standard_normal((700, 1_400))
+    B = A @ A.T / 1_400
+    other = B + off * np.diag(rng.standard_normal(700))
+    exact = []
+
+    def times(Y):
+        exact.append(Y.shape[1])
+        return B @ Y
+
+    w, U, left = krylov_eigenpairs(times, 700, 4, rough=lambda Y: other @ Y)
+    assert left <= 1e-8
+    right, vectors = eigh(B, subset_by_index=[696, 699])
+    np.testing.assert_allclose(w, right, rtol=1e-12)
+    np.testing.assert_allclose(np.abs(U.T @ vectors), np.eye(4), atol=1e-5)
+    exact_before = sum(exact)
+    krylov_eigenpairs(times, 700, 4)
+    assert exact_before < sum(exact) - exact_before
+
+
 @pytest.mark.parametrize(
     "diagonal",
     [np.ones(400), np.zeros(400), -np.ones(400), np.repeat([5.0, 5, 3, 3, 3, 1, 0], 57)],
