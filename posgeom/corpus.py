@@ -43,6 +43,7 @@ class Corpus:
         grid: tuple[int, int] | None = None,
         pieces: Sequence[Piece] = (),
         once: bool = False,
+        first: NDArray[np.integer] | None = None,
     ) -> None:
         self.name = name
         self.source = source
@@ -55,6 +56,7 @@ class Corpus:
         self._drawn: deque[Document] = deque()  # what head took from a source read only once
         self._rest = documents(self._reading) if once else None
         self._begun = False
+        self._first = first  # stream, open already: a packed file is not unpacked twice
 
     def __repr__(self) -> str:
         return f"Corpus({self.name!r})"
@@ -62,7 +64,9 @@ class Corpus:
     @property
     def streams(self) -> list[Callable[[], NDArray[np.integer]]]:
         """What opens the packed streams of token ids, if the corpus is such."""
-        return [piece.stream for piece in self.pieces if piece.stream is not None]
+        openers = [piece.stream for piece in self.pieces if piece.stream is not None]
+        first = self._first
+        return openers if first is None else [lambda: first, *openers[1:]]
 
     @property
     def replaced(self) -> int:
@@ -286,12 +290,14 @@ def _open_path(source: str, options: Options) -> Corpus:
     options.allow(
         f"{source} ({kind})", "encoding_errors", *fit.get(kind, ["text_field", "group_field"])
     )
-    several = kind == "bin" and len(files) > 1  # a bad one tells when it is counted
-    if several or (
-        kind in ("bin", "npy") and token_stream(files[0], options.ids_dtype) is not None
-    ):
-        streams = [_stream(file, options.ids_dtype) for file in files]
-        return corpus_of(streams, source, path, Reading())
+    if kind in ("bin", "npy"):
+        several = kind == "bin" and len(files) > 1  # a bad one tells when it is counted
+        first = None if several else token_stream(files[0], options.ids_dtype)
+        if several or first is not None:
+            streams = [_stream(file, options.ids_dtype) for file in files]
+            return Corpus(
+                source, path, lambda _: iter(()), holds_ids=True, pieces=streams, first=first
+            )
     groups = None
     if kind == "text" and options.group_field is not None:
         if options.group_field != "file":

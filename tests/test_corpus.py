@@ -17,6 +17,7 @@ import pytest
 
 from posgeom.corpus import Corpus, Document, open_corpus
 from posgeom.errors import PosgeomError
+from posgeom.files import open_seekable
 
 
 def contents(corpus: Corpus) -> list[Any]:
@@ -282,6 +283,20 @@ def test_streams_of_tokens(tmp_path: Path) -> None:
     ids.tofile(tmp_path / "b.bin")
     first, second = open_corpus(tmp_path, ids_dtype="uint32").streams
     np.testing.assert_array_equal(first(), second())
+
+
+def test_a_packed_stream_is_unpacked_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened, as_ever = [], open_seekable
+    monkeypatch.setattr(
+        "posgeom.arrays.open_seekable",
+        lambda file, **how: opened.append(file) or as_ever(file, **how),
+    )
+    ids = np.arange(1000, dtype=np.uint16)
+    (tmp_path / "a.bin.gz").write_bytes(gzip.compress(ids.tobytes()))
+    corpus = open_corpus(tmp_path / "a.bin.gz")
+    for _ in range(2):
+        np.testing.assert_array_equal(corpus.streams[0](), ids)
+    assert len(opened) == 1
 
 
 def test_streams_and_rows_of_ids_do_not_mix(tmp_path: Path) -> None:
