@@ -18,6 +18,7 @@ from posgeom.errors import PosgeomError
 IntArray = NDArray[np.int64]
 
 _FORMAT = 1  # of the saved file
+BY_RUN = "run (XXH3)"  # by another hash, equal runs would be in two folds
 
 
 @dataclass(frozen=True)
@@ -26,7 +27,7 @@ class Provenance:
 
     fingerprint is the sum mod 2^128 of a digest of each document: the same for every order and
     every way of cutting the corpus into shards.  folds_by is what a document's fold is a hash of,
-    its "group", the "document" itself or a "run" of a stream; "" where that is not known.
+    its "group", the "document" itself or a run of a stream, BY_RUN; "" where that is not known.
     """
 
     sources: tuple[str, ...] = ()
@@ -197,7 +198,7 @@ class PositionCounts:
         As `+`, but a packed stream goes on where it stood: position i of other's fold k becomes
         position (i + tokens so far in fold k) mod n.  Streams of ready ids each begin anew.
         """
-        goes_on = self.provenance.align == "packed" and other.provenance.folds_by != "run"
+        goes_on = self.provenance.align == "packed" and other.provenance.folds_by != BY_RUN
         if not goes_on or self.n_positions != other.n_positions:
             return self + other
         K, n = self.n_folds, self.n_positions

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from posgeom.counts import PositionCounts, Provenance
+from posgeom.counts import BY_RUN, PositionCounts, Provenance
 from posgeom.errors import PosgeomError
 
 IntArray = NDArray[np.int64]
@@ -64,7 +64,7 @@ def count_stream(
             tokenizer="ids",
             tokenizer_digest="ids",
             align="packed",
-            folds_by="run",
+            folds_by=BY_RUN,
             documents=int(documents.sum()),
             tokens=len(stream),
             longest=min(length, len(stream)),

@@ -1,5 +1,6 @@
 """Packed streams against a plain count of columns, whatever the types, tables and threads."""
 
+from dataclasses import replace
 from unittest.mock import Mock
 
 import numpy as np
@@ -110,6 +111,13 @@ def test_equal_runs_are_in_one_fold():
     stream = np.tile(np.arange(8, dtype=np.uint16), 1_000)
     counts = count_stream(stream, "ids", 8, 16)
     assert sorted(counts.documents) == [0] * 15 + [1_000]
+
+
+def test_runs_that_another_hash_put_in_folds_do_not_add():
+    counts = count_stream(np.arange(4_000) % 7, "now", 8, 4)
+    before = replace(counts, provenance=replace(counts.provenance, folds_by="run"))
+    with pytest.raises(PosgeomError, match=r"folds_by 'run \(XXH3\)' and 'run' cannot be added"):
+        counts + before
 
 
 def test_every_fold_has_its_share():
