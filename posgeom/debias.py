@@ -32,6 +32,7 @@ Factors = tuple[FloatArray, FloatArray]  # L, R of L Rᵀ
 
 _CACHED = 400_000  # entries of a block of root profiles: 1.6 MB
 OFTEN = 12  # times that a token is seen: its root is then right to 1%
+RARE = 3  # times below which a token is lumped with others: its root is then wrong by 4% or more
 JACKKNIFE_SPLITS = 3  # of the K − 1: the folds' influence on one split is much like on another
 HALVINGS = 3  # of the K − 1 ways to halve the folds, from which the bias is taken
 HALVINGS_OF_MANY = 1  # of more than SMALL positions, where halves would be half of the work
@@ -45,10 +46,15 @@ def smoothing_rank(counts: PositionCounts, significant: int) -> int:
     what is too small to be found.
     """
     pooled = np.asarray(counts.counts.sum(axis=0), dtype=np.float64)
-    often = pooled / counts.n_positions / 2 >= OFTEN
+    often = seen_often(pooled, counts.n_positions, OFTEN)
     if pooled[often].sum() >= 0.99 * pooled.sum():
         return counts.n_positions - 1
     return significant
+
+
+def seen_often(totals: FloatArray, n: int, times: int) -> NDArray[np.bool_]:
+    """(V,) which tokens half of the corpus holds so many times at each of n positions, or more."""
+    return totals / n / 2 >= times
 
 
 def balanced_splits(n_folds: int) -> NDArray[np.bool_]:
@@ -83,11 +89,13 @@ class DebiasedSquares:
     squared     (n, n) mean over all splits; entries may be below 0 where positions are alike
     replicates  (K, n, n) without fold k, mean over the first splits only
     halves      (H, n, n) the same estimate from half of the folds each
+    lumped      (n, n) the same estimate with all rare tokens lumped into one
     """
 
     squared: FloatArray = field(repr=False)
     replicates: FloatArray = field(repr=False)
     halves: FloatArray = field(repr=False)
+    lumped: FloatArray = field(repr=False)
 
 
 def debiased_squares(
@@ -103,28 +111,33 @@ def debiased_squares(
     """
     K, n = counts.n_folds, counts.n_positions
     of_these = gram.source.counts is counts  # those of thinned counts are others
-    tokens = FoldedTokens.of(gram.source if of_these else FoldedColumns.of(counts))
-    jobs = [
-        _with_deletions(first) if s < JACKKNIFE_SPLITS else np.stack([first, ~first])
-        for s, first in enumerate(balanced_splits(K))
-    ]
+    columns = gram.source if of_these else FoldedColumns.of(counts)
+    splits = [np.stack([first, ~first]) for first in balanced_splits(K)]
+    jobs = [_with_deletions(first) for first, _ in splits[:JACKKNIFE_SPLITS]]
+    jobs += splits[JACKKNIFE_SPLITS:]
     halvings = HALVINGS if n <= SMALL else HALVINGS_OF_MANY
     jobs += [np.stack(parts) for parts in halved_splits(K, halvings)]
+    of_lumped = FoldedTokens.of(columns.lumped(seen_often(columns.totals, n, RARE)))
+    work = [(FoldedTokens.of(columns), jobs), (of_lumped, splits)]
+    steps = len(jobs) + len(splits)
+    bar = tqdm(total=steps, desc="debias", unit=" splits", leave=False, disable=not progress)
     nodes, found = np.empty(0, dtype=np.intp), []
-    bar = tqdm(total=len(jobs), desc="debias", unit=" splits", leave=False, disable=not progress)
     with side_by_side(n) as each, bar:
-        for some in _batches(jobs, tokens.most_sets(rank)):
-            smoothed = tokens.smooth(np.concatenate(some), gram, rank, each)
-            if not nodes.size:
-                nodes = choose_nodes(smoothed, each)
-            found += _crossed(some, smoothed, root_profiles(smoothed, nodes, each), each)
-            bar.update(len(some))
-        whole = [[factors[0] for factors in found[: K - 1]]]
-        without = [[factors[k] for factors in found[:JACKKNIFE_SPLITS]] for k in range(1, K + 1)]
-        inner = [factors[0] for factors in found[K - 1 :]]
+        for tokens, wanted in work:
+            for some in _batches(wanted, tokens.most_sets(rank)):
+                smoothed = tokens.smooth(np.concatenate(some), gram, rank, each)
+                if not nodes.size:
+                    nodes = choose_nodes(smoothed, each)
+                found += _crossed(some, smoothed, root_profiles(smoothed, nodes, each), each)
+                bar.update(len(some))
+        of_all, of_few = found[: len(jobs)], found[len(jobs) :]
+        whole, lumped = ([factors[0] for factors in x[: K - 1]] for x in (of_all, of_few))
+        without = [[factors[k] for factors in of_all[:JACKKNIFE_SPLITS]] for k in range(1, K + 1)]
+        inner = [factors[0] for factors in of_all[K - 1 :]]
         half = [inner[h : h + K // 2 - 1] for h in range(0, len(inner), K // 2 - 1)]
-        squares = [np.stack(list(each(_mean_squared, group))) for group in (whole, without, half)]
-    return DebiasedSquares(squares[0][0], squares[1], squares[2])
+        groups = ([whole, lumped], without, half)
+        squares = [np.stack(list(each(_mean_squared, group))) for group in groups]
+    return DebiasedSquares(squares[0][0], squares[1], squares[2], squares[0][1])
 
 
 def thinned_squares(
@@ -142,6 +155,7 @@ def thinned_squares(
         squared=_of_rank(found.squared, r),
         replicates=np.stack([_of_rank(D2, r) for D2 in found.replicates]),
         halves=np.stack([_of_rank(D2, r) for D2 in found.halves]),
+        lumped=_of_rank(found.lumped, r),
     )
 
 

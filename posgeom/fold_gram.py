@@ -3,12 +3,12 @@
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Self
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse import csc_array
+from scipy.sparse import csc_array, hstack
 from threadpoolctl import threadpool_limits
 
 from posgeom.counts import PositionCounts
@@ -48,6 +48,17 @@ class FoldedColumns:
         seen = np.flatnonzero(totals > 1)
         columns = [csc_array(C.astype(np.float32))[:, seen] for C in folds]
         return cls(counts, columns, totals[seen])
+
+    def lumped(self, common: NDArray[np.bool_]) -> Self:
+        """The same with all tokens but some lumped into one, the last: those seen once, too."""
+        columns = []
+        for C, N in zip(self.columns, self.counts.fold_totals, strict=True):
+            kept = C[:, np.flatnonzero(common)]
+            others = (N - kept.sum(axis=1, dtype=np.float64)).astype(np.float32)
+            columns.append(csc_array(hstack([kept, csc_array(others[:, None])])))
+        kept_totals = self.totals[common]
+        others = self.counts.fold_totals.sum() - kept_totals.sum()
+        return replace(self, columns=columns, totals=np.append(kept_totals, others))
 
 
 @dataclass(frozen=True, eq=False)

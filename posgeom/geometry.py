@@ -49,8 +49,10 @@ class Geometry:
     notes         what a reader should know of it
     stationarity  the test whether positions differ at all; None where it was not made
     replicates    (K, n, n) squared distances without fold k, for errors by the jackknife, and
-    halves        (H, n, n) those from half of the folds each, for the bias, see posgeom.debias;
-                  None where errors are not known
+    halves        (H, n, n) those from half of the folds each, for the bias, see posgeom.debias,
+                  and
+    lumped        (n, n) those with all rare tokens lumped into one, for how far rare tokens may
+                  mislead; None where errors are not known
     """
 
     squared: FloatArray = field(repr=False)
@@ -64,6 +66,7 @@ class Geometry:
     stationarity: Stationarity | None = None
     replicates: FloatArray | None = field(default=None, repr=False)
     halves: FloatArray | None = field(default=None, repr=False)
+    lumped: FloatArray | None = field(default=None, repr=False)
 
     @property
     def distances(self) -> FloatArray:
@@ -104,6 +107,7 @@ class Geometry:
             positions=self.positions[rows],
             replicates=None if self.replicates is None else self.replicates[:, i, j],
             halves=None if self.halves is None else self.halves[:, i, j],
+            lumped=None if self.lumped is None else self.lumped[i, j],
         )
 
 
@@ -229,7 +233,13 @@ def _without_noise(
     if not test.significant and not force:
         K, n = counts.n_folds, counts.n_positions
         none = np.zeros((1, n, n))
-        return replace(geometry, stationarity=test, replicates=none.repeat(K, 0), halves=none)
+        return replace(
+            geometry,
+            stationarity=test,
+            replicates=none.repeat(K, 0),
+            halves=none,
+            lumped=none[0],
+        )
     if geometry.estimator == "thinned":
         found = thinned_squares(counts, gram, seed, progress=progress)
     else:
@@ -248,6 +258,7 @@ def _without_noise(
         stationarity=test,
         replicates=as_metric(found.replicates),
         halves=as_metric(found.halves),
+        lumped=as_metric(found.lumped),
     )
 
 

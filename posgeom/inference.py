@@ -1,7 +1,8 @@
-"""Errors of every number: the jackknife over folds of documents, and their halves."""
+"""Errors of every number: the jackknife over folds of documents, their halves, rare tokens."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -43,29 +44,58 @@ def jackknife(
     """A number of the geometry, corrected for bias, with its error.
 
     measure: from squared distances of all pairs, (…, n(n−1)/2), to numbers (…,).
-    With θ of all folds, θ_k without fold k and θ_h of half of the folds:
+    With θ of all folds, θ_k without fold k, θ_h of half of the folds and θ_r of all folds with
+    the rare tokens lumped into one:
     se² = (K − 1)/K Σ (θ_k − θ̄_k)²;  bias = θ̄_h − θ, as that of N documents is 1/N of a constant;
-    and a Student interval of K − 1 degrees of freedom, which takes the bias as one more error,
-    since it is itself only estimated.  bounds: what the number can be; value and interval are cut
-    there.  correct: whether to take the bias off.
+    rare = θ_r − θ;  and a 95% interval, see numbers.  bounds: what the number can be; value and
+    interval are cut there.  correct: whether to take the bias off.
     Quenouille (1949), whose bias is by halves; Tukey (1958).  The bias (K − 1)(θ̄_k − θ) of the
     jackknife is noisier: it takes small differences K − 1 times.
     A geometry without replicates has no errors.
     """
-    value = float(measure(condensed(geometry.squared)))
-    if geometry.replicates is None or geometry.halves is None:
+    found = numbers(lambda S: measure(condensed(S)), geometry)
+    value, bias, se = float(found.value), float(found.bias), float(found.se)
+    if geometry.replicates is None:
         return Estimate(float(np.clip(value, *bounds)))
-    K = len(geometry.replicates)
-    each, half = (
-        measure(np.stack([condensed(D2) for D2 in group]))
-        for group in (geometry.replicates, geometry.halves)
-    )
-    bias, se = float(half.mean() - value), float(jackknife_se(each))
     if correct or np.isnan(bias):  # where half of the folds hold no number, all hold none
         value -= bias
-    width = float(student.ppf(0.975, K - 1)) * float(np.hypot(se, bias))
-    low, high = np.clip([value - width, value + width], *bounds)
+    low, high = np.clip([value - found.half, value + found.half], *bounds)
     return Estimate(float(np.clip(value, *bounds)), se, float(low), float(high))
+
+
+class Numbers(NamedTuple):
+    """Numbers of a geometry (…), their bias and standard errors, and half of their intervals."""
+
+    value: FloatArray
+    bias: FloatArray
+    se: FloatArray
+    half: FloatArray
+
+
+def numbers(measure: Callable[[FloatArray], FloatArray], geometry: Geometry) -> Numbers:
+    """Numbers of a geometry with all that is known of their errors, see jackknife; else 0.
+
+    measure: from squared distances (…, n, n) to numbers (…, m) or (…,).
+    half = √(t² (se² + bias²) + rare²), t of Student with K − 1 degrees of freedom: the bias is one
+    more error, since it is itself only estimated.  What rare tokens change is a systematic one,
+    which no fold shows, since each sees as little of them as the others; it is infinite where
+    there are no distances without them.  That all distances fall when tokens are lumped is no
+    error: they are brought to the same sum of squares first.
+    """
+    value = np.asarray(measure(geometry.squared))
+    none = np.zeros_like(value)
+    if geometry.replicates is None or geometry.halves is None:
+        return Numbers(value, none, none, none)
+    bias = measure(geometry.halves).mean(axis=0) - value
+    se = jackknife_se(measure(geometry.replicates))
+    half = student.ppf(0.975, len(geometry.replicates) - 1) * np.hypot(se, bias)
+    if geometry.lumped is None:
+        return Numbers(value, bias, se, half)
+    total, left = geometry.squared.sum(), geometry.lumped.sum()
+    if left <= 0 < total:
+        return Numbers(value, bias, se, np.full_like(value, np.inf))
+    same_sum = geometry.lumped * (total / left if left else 1)
+    return Numbers(value, bias, se, np.hypot(half, measure(same_sum) - value))
 
 
 def jackknife_se(replicates: FloatArray) -> FloatArray:
@@ -76,8 +106,9 @@ def jackknife_se(replicates: FloatArray) -> FloatArray:
 
 
 def condensed(M: FloatArray) -> FloatArray:
-    """The entries i < j of an (n, n) matrix: (n(n−1)/2,)."""
-    return M[np.triu_indices(len(M), 1)]
+    """The entries i < j of matrices (…, n, n): (…, n(n−1)/2)."""
+    i, j = np.triu_indices(M.shape[-1], 1)
+    return M[..., i, j]
 
 
 def signed_root(squared: FloatArray) -> FloatArray:

@@ -5,9 +5,10 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
+from scipy.sparse import csr_array
 
 from posgeom import PosgeomError, SyntheticCorpus, count_positions, estimate_geometry, true_geometry
-from posgeom.debias import balanced_splits, debiased_squares, smoothing_rank
+from posgeom.debias import RARE, balanced_splits, debiased_squares, smoothing_rank
 from posgeom.fold_gram import fold_gram
 from posgeom.inference import condensed, jackknife_se, stress_of
 from posgeom.simulation import draw_counts
@@ -95,6 +96,28 @@ def test_alike_positions_have_squares_on_both_sides_of_zero():
     within = condensed(squared)[same]
     assert 0.2 < (within < 0).mean() < 0.8
     assert abs(within.mean()) < 0.02 * condensed(squared)[~same].mean()
+
+
+def test_lumped_squares_are_those_of_counts_whose_rare_tokens_are_one():
+    counts = draw_counts(SyntheticCorpus("mixture", 12, 1_000, 3_000, 1.0, 0.5))
+    gram = fold_gram(counts)
+    found = debiased_squares(counts, gram, 2)
+    totals = np.asarray(counts.counts.sum(axis=0))
+    rare = totals < 2 * 12 * RARE
+    C = counts.counts.toarray()
+    few = np.column_stack([C[:, ~rare], C[:, rare].sum(axis=1)])
+    expected = debiased_squares(replace(counts, counts=csr_array(few)), gram, 2)
+    assert 20 < (~rare).sum() < 200
+    np.testing.assert_allclose(found.lumped, expected.squared, atol=1e-7)
+    np.testing.assert_allclose(expected.lumped, expected.squared, atol=1e-7)
+    assert np.abs(found.lumped - found.squared).max() > 1e-3
+
+
+def test_a_corpus_without_rare_tokens_has_nothing_to_lump():
+    """Letters: the same distances, so that no interval widens."""
+    corpus = SyntheticCorpus("mixture", 8, 20, 4_000)
+    found = estimate_geometry(draw_counts(corpus))
+    np.testing.assert_allclose(found.lumped, found.squared, atol=1e-7)
 
 
 @pytest.mark.slow
@@ -205,6 +228,8 @@ def test_many_positions_are_combined_of_some_without_spoiling_a_number(monkeypat
         assert abs(near - value) < 0.05 * se
         assert abs(jackknife_se(each_near) / se - 1) < 0.05
         assert abs(half_near.mean() - half.mean()) < 0.05 * se
+        lumped, lumped_near = (measure(condensed(of.lumped)) for of in (every, some))
+        assert abs(lumped_near - lumped) < 0.05 * se
 
 
 def test_how_the_work_is_cut_leaves_the_estimate_alone(monkeypatch):
@@ -216,7 +241,7 @@ def test_how_the_work_is_cut_leaves_the_estimate_alone(monkeypatch):
     monkeypatch.setattr("posgeom.debias._CACHED", 5_000)
     monkeypatch.setattr("posgeom.fold_gram.threads", lambda: 3)
     cut = debiased_squares(counts, gram, 2)
-    for key in ("squared", "replicates", "halves"):
+    for key in ("squared", "replicates", "halves", "lumped"):
         a, b = getattr(whole, key), getattr(cut, key)
         # float32 sums of another order turn the directions a little
         np.testing.assert_allclose(a, b, atol=3e-5 * np.abs(a).max())

@@ -145,7 +145,8 @@ def test_a_design_loads_as_it_was_saved(work):
     loaded = posgeom.Design.load("o")
     same_counts(made.counts, loaded.counts)
     assert made.counts.provenance == loaded.counts.provenance
-    for name in ("squared", "totals", "positions"):
+    assert made.geometry.lumped is not None
+    for name in ("squared", "totals", "positions", "replicates", "halves", "lumped"):
         np.testing.assert_array_equal(getattr(made.geometry, name), getattr(loaded.geometry, name))
     for name in ("metric", "estimator", "grid", "left_out", "notes"):
         assert getattr(made.geometry, name) == getattr(loaded.geometry, name)

@@ -1,10 +1,13 @@
 """The jackknife and its measures, against textbook cases and plain formulas."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
+from scipy.spatial.distance import squareform
 from scipy.stats import t
 
-from posgeom import SyntheticCorpus, estimate_geometry, true_geometry
+from posgeom import SyntheticCorpus, estimate_geometry, make_encoding, true_geometry
 from posgeom.debias import balanced_splits
 from posgeom.geometry import Geometry
 from posgeom.inference import (
@@ -70,6 +73,43 @@ def test_a_geometry_without_replicates_has_no_errors():
     assert str(Estimate(0.25, 0.01, 0.2, 0.3)) == "0.250 ± 0.010"
 
 
+def test_what_rare_tokens_change_widens_the_interval():
+    """Of three positions: √(t² (se² + bias²) + rare²), the error and the value left as they are."""
+    rng = np.random.default_rng(2)
+    base, δ = np.array([1.0, 4, 2]), np.array([1.0, 2, 1])
+
+    x = base + rng.normal(0, 0.1, (16, 3))
+    plain = Geometry(
+        squared=squareform(x.mean(axis=0)),
+        totals=np.ones(3, dtype=int),
+        positions=np.arange(3),
+        replicates=np.stack([squareform(np.delete(x, k, 0).mean(axis=0)) for k in range(16)]),
+        halves=np.stack([squareform(x[s].mean(axis=0)) for s in balanced_splits(16)[:6]]),
+    )
+    lumped = squareform(np.array([0.2, 1, 0.7]))
+    wide = replace(plain, lumped=lumped)
+    measure = stress_of(δ)
+    without, found = jackknife(measure, plain), jackknife(measure, wide)
+    rare = stress(squareform(δ), np.sqrt(lumped)) - stress(squareform(δ), plain.distances)
+    assert (found.value, found.se) == (without.value, without.se)
+    expected = np.hypot(without.high - without.value, rare)
+    assert found.high - found.value == pytest.approx(expected)
+    assert found.value - found.low == pytest.approx(expected)
+    assert rare != 0
+
+    # all distances fall when tokens are lumped: that alone is no error
+    shorter = replace(plain, lumped=0.3 * plain.squared)
+    for form in (measure, raw_stress_of(δ), lambda s: s.mean(axis=-1)):
+        assert jackknife(form, shorter).high == pytest.approx(jackknife(form, plain).high)
+
+
+def test_a_geometry_of_rare_tokens_only_may_have_any_stress():
+    x = np.random.default_rng(1).normal(3, 1, 16)
+    geometry = replace(of_sample(x), lumped=np.zeros((2, 2)))
+    found = jackknife(lambda s: 0 * s[..., 0] + 0.4, geometry, bounds=(0, 1))
+    assert (found.value, found.low, found.high) == (pytest.approx(0.4), 0, 1)
+
+
 def test_measures_are_those_of_the_stress_module():
     truth = true_geometry(SyntheticCorpus("mixture", positions=9).profiles)
     δ = np.abs(np.subtract.outer(np.arange(9), np.arange(9))) ** 0.7
@@ -101,3 +141,21 @@ def test_intervals_hold_the_truth(shape):
         floor = floor_estimate(found)
         inside.append(floor.low <= floor_estimate(truth).value <= floor.high)
     assert np.mean(inside) >= 0.85
+
+
+@pytest.mark.slow
+def test_intervals_hold_the_truth_where_rare_tokens_mislead():
+    """Of 20,000 tokens most are rare: the folds alone, which agree in the error, miss the truth."""
+    held = []
+    for seed in range(8):
+        corpus = SyntheticCorpus("mixture", 32, 20_000, 7_000, 1.0, 0.8, seed)
+        truth = true_geometry(corpus.profiles)
+        found = estimate_geometry(draw_counts(corpus), seed=seed)
+        for spec in ("sinusoidal", "rope", "alibi"):
+            δ = make_encoding(spec).distances(found.index)
+            right = stress(δ, truth.distances)
+            for geometry in (found, replace(found, lumped=None)):
+                fit = jackknife(stress_of(condensed(δ)), geometry, bounds=(0, 1))
+                held.append(fit.low <= right <= fit.high)
+    assert np.mean(held[::2]) >= 0.7
+    assert np.mean(held[1::2]) < 0.6

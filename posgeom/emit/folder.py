@@ -36,6 +36,7 @@ FILES = (
     "tokenizer.json",
     "gains.csv",
 )
+ERRORS = ("replicates", "halves", "lumped")  # arrays of a geometry that has errors
 LIBRARIES = ("numpy", "scipy", "pandas", "tokenizers", "safetensors", "matplotlib")
 
 
@@ -123,8 +124,8 @@ def load_design(folder: str | PathLike[str]) -> dict[str, Any]:
 def write_geometry(geometry: Geometry, file: str | PathLike[str]) -> None:
     """Write a geometry as .npz: arrays by name, the rest as JSON bytes; nothing pickled.
 
-    `replicates` (K, n, n) and `halves` (H, n, n) hold what the errors are taken from, and
-    `eigenvalues` (n,) those of the test of stationarity; a plug-in geometry has none of them.
+    `replicates` (K, n, n), `halves` (H, n, n) and `lumped` (n, n) hold what the errors are taken
+    from, and `eigenvalues` (n,) those of the test of stationarity; a plug-in geometry has none.
     """
     test = geometry.stationarity
     about = {
@@ -150,9 +151,9 @@ def write_geometry(geometry: Geometry, file: str | PathLike[str]) -> None:
     }
     if test is not None:
         arrays["eigenvalues"] = test.eigenvalues
-    if geometry.replicates is not None and geometry.halves is not None:
-        arrays["replicates"] = geometry.replicates
-        arrays["halves"] = geometry.halves
+    for name in ERRORS:
+        if getattr(geometry, name) is not None:
+            arrays[name] = getattr(geometry, name)
     np.savez_compressed(file, **arrays)
 
 
@@ -173,8 +174,7 @@ def read_geometry(file: str | PathLike[str]) -> Geometry:
                 left_out=tuple(about["left_out"]),
                 notes=tuple(about["notes"]),
                 stationarity=test and Stationarity(**test, eigenvalues=saved["eigenvalues"]),
-                replicates=saved.get("replicates"),
-                halves=saved.get("halves"),
+                **{name: saved.get(name) for name in ERRORS},
             )
     except Exception as error:  # zip, JSON and array faults: all mean the same to a reader
         raise PosgeomError(f"{file} holds no geometry: {error}") from error

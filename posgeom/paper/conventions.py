@@ -215,6 +215,7 @@ def _under(geometry: Geometry, of_chord: Callable[[FloatArray], FloatArray]) -> 
         squared=of_chord(geometry.squared),
         replicates=None if geometry.replicates is None else of_chord(geometry.replicates),
         halves=None if geometry.halves is None else of_chord(geometry.halves),
+        lumped=None if geometry.lumped is None else of_chord(geometry.lumped),
     )
 
 

@@ -16,7 +16,7 @@ from scipy.stats import t as student
 from posgeom import plots
 from posgeom.distances import METRICS
 from posgeom.geometry import ROOT_METRICS, only, position_profiles
-from posgeom.inference import jackknife_se
+from posgeom.inference import jackknife, numbers
 from posgeom.rank import above_noise
 from posgeom.report.words import (
     BASELINES,
@@ -170,12 +170,13 @@ def noise(subject: Subject, figure: Figure) -> Words:
         (left, geometry.index.astype(float), by_position, position_label(geometry)),
         (right, lengths, by_offset, label),
     ):
-        value, half = _with_errors(measure, geometry)
+        found = numbers(measure, geometry)
+        value, half = found.value - found.bias, found.half
         plots.noise_floor(ax, at, measure(plugin), value, value - half, value + half, name)
     right.set_ylabel("")
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper left", ncols=4)
     share, total = subject.diagnosis.noise, float(pairs(plugin).mean())
-    true, error = _with_errors(lambda S: by_position(S).mean(axis=-1), geometry)
+    true = jackknife(lambda s: s.mean(axis=-1), geometry)
     few = int(geometry.totals.argmin())
     ends = f" ({share.low:.0%} to {share.high:.0%})" if np.isfinite(share.low) else ""
     return Words(
@@ -185,8 +186,8 @@ def noise(subject: Subject, figure: Figure) -> Words:
         "between them is noise, and it grows where tokens are few. Where the solid line is near 0, "
         "positions are used alike.",
         f"The mean squared distance is {number(total)} plug-in and "
-        f"{with_error(float(true), float(error))} (95%) debiased: {share.value:.0%}{ends} of it "
-        f"is noise. Position {geometry.index[few]} has the fewest tokens, "
+        f"{with_error(true.value, true.high - true.value)} (95%) debiased: {share.value:.0%}{ends} "
+        f"of it is noise. Position {geometry.index[few]} has the fewest tokens, "
         f"{geometry.totals[few]:,}, and lies "
         f"{number(float(by_position(plugin)[few]))} from the others, plug-in.",
     )
@@ -294,25 +295,10 @@ def student_of(geometry: Geometry) -> float:
     return float(student.ppf(0.975, K - 1))
 
 
-def _with_errors(
-    measure: Callable[[FloatArray], FloatArray], geometry: Geometry
-) -> tuple[FloatArray, FloatArray]:
-    """Numbers of the geometry, corrected for bias, and half of their 95% intervals.
-
-    As posgeom.inference.jackknife, for a measure from (…, n, n) to many numbers (…, m).
-    """
-    value = measure(geometry.squared)
-    if geometry.replicates is None or geometry.halves is None:
-        return value, np.zeros_like(value)
-    bias = measure(geometry.halves).mean(axis=0) - value
-    se = jackknife_se(measure(geometry.replicates))
-    return value - bias, student_of(geometry) * np.hypot(se, bias)
-
-
 def error_of_means(
     measure: Callable[[FloatArray], FloatArray], geometry: Geometry
 ) -> FloatArray | None:
     """Half of the 95% intervals of some means of a geometry; None where errors are not known."""
     if geometry.replicates is None:
         return None
-    return _with_errors(measure, geometry)[1]
+    return numbers(measure, geometry).half

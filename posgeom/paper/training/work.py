@@ -66,7 +66,9 @@ def open_ledger(ground: Ground, work: str | None, *settings: object) -> Ledger:
     task = ground.task
     for array in (task.ids, task.lengths, task.labels, *task.parts.values()):
         digest.update(np.ascontiguousarray(array).tobytes())
-    digest.update(ground.debiased.squared.tobytes())
+    found = ground.debiased
+    for squares in (found.squared, found.replicates, found.halves, found.lumped):
+        digest.update(b"" if squares is None else squares.tobytes())
     versions = [version(name) for name in LIBRARIES]
     digest.update(json.dumps([COMMON, versions, *map(str, settings)]).encode())
     return Ledger(work_folder(work) / f"{task.name}-{digest.hexdigest()}.jsonl")
