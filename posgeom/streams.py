@@ -48,7 +48,7 @@ def count_stream(
     with _threads() as each:
         for start in range(0, len(stream), step):
             part = stream[start : start + step]
-            largest, digests = _digests(part, length)
+            largest, digests = _digests(part, length, each)
             part = np.asarray(part, np.uint16 if part.dtype.itemsize <= 2 else np.uint32)
             folds = np.array([d % n_folds for d in digests])
             documents += np.bincount(folds, minlength=n_folds)
@@ -116,28 +116,31 @@ def _threads() -> Iterator[Each]:
         pool.shutdown(cancel_futures=True)
 
 
-def _digests(part: Ids, length: int) -> tuple[int, list[int]]:
-    """The largest id, and a digest of the ids of each run."""
-    runs = [_digest(part[k : k + length]) for k in range(0, len(part), length)]
-    return max(largest for largest, _ in runs), [digest for _, digest in runs]
+def _digests(part: Ids, length: int, each: Each) -> tuple[int, list[int]]:
+    """The largest id, and a digest of the ids of each run; one thread finds either."""
+
+    def digests() -> list[int]:
+        return [_digest(part[k : k + length]) for k in range(0, len(part), length)]
+
+    largest, found = each(lambda find: find(), (part.max, digests))
+    return check_vocabulary(int(largest)), found
 
 
-def _digest(ids: Ids) -> tuple[int, int]:
-    """The largest id, and a digest of 128 bits, the same for each type of integer they are in.
+def _digest(ids: Ids) -> int:
+    """A digest of 128 bits, the same for each type of integer that ids are in.
 
     XXH3, which takes a sixth of the time of SHA-256; nothing here guards against forgery.
     """
     from xxhash import xxh3_128_intdigest
 
-    largest = check_vocabulary(int(ids.max()))
-    narrow = ids.astype("<u2" if largest < 1 << 16 else "<u4", copy=False)
-    return largest, xxh3_128_intdigest(narrow.data)
+    wide = ids.dtype.itemsize > 2 and ids.max() >= 1 << 16
+    return xxh3_128_intdigest(ids.astype("<u4" if wide else "<u2", copy=False).data)
 
 
 def _short_block(stream: Ids, length: int, n: int, n_folds: int) -> csr_array:
     """(K·n, V) counts of the last block, if it is short: the stream ends in the middle of it."""
     rest = stream[len(stream) // n * n :].astype(np.int64)
-    _, digest = _digest(stream[(len(stream) - 1) // length * length :])
+    digest = _digest(stream[(len(stream) - 1) // length * length :])
     rows = digest % n_folds * n + np.arange(len(rest))
     ones = np.ones(len(rest), dtype=np.int64)
     return csr_array((ones, (rows, rest)), (n_folds * n, 1 + rest.max(initial=0)))

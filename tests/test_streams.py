@@ -100,11 +100,11 @@ def test_rare_tokens_are_sorted_and_frequent_ones_counted():
 
 def test_a_digest_is_of_ids_not_of_their_type():
     ids = np.random.default_rng(7).integers(0, 1 << 16, 999)
-    expected = (ids.max(), xxhash.xxh3_128_intdigest(ids.astype("<u2").tobytes()))
+    expected = xxhash.xxh3_128_intdigest(ids.astype("<u2").tobytes())
     for dtype in ("<u2", ">u2", "<i4", ">u4", "<i8"):
         assert streams._digest(ids.astype(dtype)) == expected
     ids[3] = 1 << 16
-    assert streams._digest(ids)[1] == xxhash.xxh3_128_intdigest(ids.astype("<u4").tobytes())
+    assert streams._digest(ids) == xxhash.xxh3_128_intdigest(ids.astype("<u4").tobytes())
 
 
 def test_equal_runs_are_in_one_fold():
