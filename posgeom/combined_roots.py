@@ -93,7 +93,8 @@ class RootProfile:
         self._T: FloatArray | None = None  # (n, nodes) weights of the nodes in each position
         if E is not None and cut is not None:
             A = E[nodes]
-            M = (A @ A.T).astype(np.float64)
+            wide = A.astype(np.float64)  # nodes may be as many as tokens: M is all but singular
+            M = wide @ wide.T
             M[np.diag_indices(len(M))] += RIDGE * np.trace(M)
             self._T = cho_solve(cho_factor(M), (A @ E.T).astype(np.float64)).T
             self._missed = cut - self._T @ cut[nodes]

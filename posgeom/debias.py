@@ -33,6 +33,7 @@ Factors = tuple[FloatArray, FloatArray]  # L, R of L Rᵀ
 _CACHED = 400_000  # entries of a block of root profiles: 1.6 MB
 OFTEN = 12  # times that a token is seen: its root is then right to 1%
 RARE = 3  # times below which a token is lumped with others: its root is then wrong by 4% or more
+COMMON = 0.25  # share of the corpus that is not lumped, however rare its tokens
 JACKKNIFE_SPLITS = 3  # of the K − 1: the folds' influence on one split is much like on another
 HALVINGS = 3  # of the K − 1 ways to halve the folds, from which the bias is taken
 HALVINGS_OF_MANY = 1  # of more than SMALL positions, where halves would be half of the work
@@ -55,6 +56,18 @@ def smoothing_rank(counts: PositionCounts, significant: int) -> int:
 def seen_often(totals: FloatArray, n: int, times: int) -> NDArray[np.bool_]:
     """(V,) which tokens half of the corpus holds so many times at each of n positions, or more."""
     return totals / n / 2 >= times
+
+
+def common_tokens(totals: FloatArray, n: int) -> NDArray[np.bool_]:
+    """(V,) the tokens that are not rare; in any case the most frequent ones, COMMON of the corpus.
+
+    Of a flat vocabulary all tokens may be rare, and nothing would be left to compare with.
+    """
+    order = np.argsort(-totals, kind="stable")
+    before = np.cumsum(totals[order]) - totals[order]
+    common = seen_often(totals, n, RARE)
+    common[order[before < COMMON * totals.sum()]] = True
+    return common
 
 
 def balanced_splits(n_folds: int) -> NDArray[np.bool_]:
@@ -117,13 +130,14 @@ def debiased_squares(
     jobs += splits[JACKKNIFE_SPLITS:]
     halvings = HALVINGS if n <= SMALL else HALVINGS_OF_MANY
     jobs += [np.stack(parts) for parts in halved_splits(K, halvings)]
-    of_lumped = FoldedTokens.of(columns.lumped(seen_often(columns.totals, n, RARE)))
+    of_lumped = FoldedTokens.of(columns.lumped(common_tokens(columns.totals, n)))
     work = [(FoldedTokens.of(columns), jobs), (of_lumped, splits)]
     steps = len(jobs) + len(splits)
     bar = tqdm(total=steps, desc="debias", unit=" splits", leave=False, disable=not progress)
-    nodes, found = np.empty(0, dtype=np.intp), []
+    found: list[list[Factors]] = []
     with side_by_side(n) as each, bar:
         for tokens, wanted in work:
+            nodes = np.empty(0, dtype=np.intp)
             for some in _batches(wanted, tokens.most_sets(rank)):
                 smoothed = tokens.smooth(np.concatenate(some), gram, rank, each)
                 if not nodes.size:

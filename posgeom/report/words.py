@@ -93,7 +93,7 @@ def with_error(x: float, se: float) -> str:
 
     Both to the second digit of se where that begins with 1 to 3, else to the first.
     """
-    if np.isnan(se) or not np.isfinite(x):
+    if not (np.isfinite(se) and np.isfinite(x)):
         return number(x)
     if se < 1e-6:
         return f"{number(x)} ± {number(se)}"
@@ -103,7 +103,7 @@ def with_error(x: float, se: float) -> str:
 
 def interval(low: float, high: float) -> str:
     """`0.301 to 0.359`; nothing where the interval is not known."""
-    if np.isnan(low) or np.isnan(high):
+    if not np.isfinite(high - low):
         return ""
     decimals = max(3, _decimals((high - low) / 4)) if high - low >= 1e-6 else 3
     return f"{low:,.{decimals}f} to {high:,.{decimals}f}".replace("-", "−")
