@@ -1,4 +1,4 @@
-"""Errors of every number: the jackknife over folds of documents, their halves, rare tokens."""
+"""Errors of every number: the jackknife over folds, their halves, and what no fold shows."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -44,10 +44,9 @@ def jackknife(
     """A number of the geometry, corrected for bias, with its error.
 
     measure: from squared distances of all pairs, (…, n(n−1)/2), to numbers (…,).
-    With θ of all folds, θ_k without fold k, θ_h of half of the folds and θ_r of all folds with
-    the rare tokens lumped into one:
+    With θ of all folds, θ_k without fold k and θ_h of half of the folds:
     se² = (K − 1)/K Σ (θ_k − θ̄_k)²;  bias = θ̄_h − θ, as that of N documents is 1/N of a constant;
-    rare = θ_r − θ;  and a 95% interval, see numbers.  bounds: what the number can be; value and
+    and a 95% interval, which allows for systematic errors too, see numbers.  bounds: what the number can be; value and
     interval are cut there.  correct: whether to take the bias off.
     Quenouille (1949), whose bias is by halves; Tukey (1958).  The bias (K − 1)(θ̄_k − θ) of the
     jackknife is noisier: it takes small differences K − 1 times.
@@ -76,11 +75,11 @@ def numbers(measure: Callable[[FloatArray], FloatArray], geometry: Geometry) -> 
     """Numbers of a geometry with all that is known of their errors, see jackknife; else 0.
 
     measure: from squared distances (…, n, n) to numbers (…, m) or (…,).
-    half = √(t² (se² + bias²) + rare²), t of Student with K − 1 degrees of freedom: the bias is one
-    more error, since it is itself only estimated.  What rare tokens change is a systematic one,
-    which no fold shows, since each sees as little of them as the others; it is infinite where
-    there are no distances without them.  That all distances fall when tokens are lumped is no
-    error: they are brought to the same sum of squares first.
+    half = √(t² (se² + bias²) + Σ shift²), t of Student with K − 1 degrees of freedom.  The bias is
+    one more error, since it is itself only estimated.  The shifts are systematic ones, which no
+    fold shows, since all folds agree in them: of the number when all rare tokens count as one,
+    and when squares below 0 count as 0.  Signed roots fall short where distances are small beside
+    their noise, those cut off at 0 are too large.
     """
     value = np.asarray(measure(geometry.squared))
     none = np.zeros_like(value)
@@ -89,13 +88,24 @@ def numbers(measure: Callable[[FloatArray], FloatArray], geometry: Geometry) -> 
     bias = measure(geometry.halves).mean(axis=0) - value
     se = jackknife_se(measure(geometry.replicates))
     half = student.ppf(0.975, len(geometry.replicates) - 1) * np.hypot(se, bias)
-    if geometry.lumped is None:
-        return Numbers(value, bias, se, half)
-    total, left = geometry.squared.sum(), geometry.lumped.sum()
+    total = float(geometry.squared.sum())
+    for other in (geometry.lumped, np.maximum(geometry.squared, 0)):
+        if other is not None:
+            half = np.hypot(half, _shift(measure, other, value, total))
+    return Numbers(value, bias, se, half)
+
+
+def _shift(
+    measure: Callable[[FloatArray], FloatArray], other: FloatArray, value: FloatArray, total: float
+) -> FloatArray:
+    """By how much numbers change with other squared distances (n, n), brought to the same sum.
+
+    That all distances rise or fall together is no error.  Infinite where the others are none.
+    """
+    left = float(other.sum())
     if left <= 0 < total:
-        return Numbers(value, bias, se, np.full_like(value, np.inf))
-    same_sum = geometry.lumped * (total / left if left else 1)
-    return Numbers(value, bias, se, np.hypot(half, measure(same_sum) - value))
+        return np.full_like(value, np.inf)
+    return np.asarray(measure(other * (total / left if left else 1)) - value)
 
 
 def jackknife_se(replicates: FloatArray) -> FloatArray:

@@ -8,9 +8,15 @@ import pytest
 from scipy.sparse import csr_array
 
 from posgeom import PosgeomError, SyntheticCorpus, count_positions, estimate_geometry, true_geometry
-from posgeom.debias import RARE, balanced_splits, debiased_squares, smoothing_rank
+from posgeom.debias import (
+    RARE,
+    balanced_splits,
+    common_tokens,
+    debiased_squares,
+    smoothing_rank,
+)
 from posgeom.fold_gram import fold_gram
-from posgeom.inference import condensed, jackknife_se, stress_of
+from posgeom.inference import condensed, jackknife, jackknife_se, stress_of
 from posgeom.simulation import draw_counts
 from posgeom.stationarity import stationarity_test
 
@@ -111,6 +117,22 @@ def test_lumped_squares_are_those_of_counts_whose_rare_tokens_are_one():
     np.testing.assert_allclose(found.lumped, expected.squared, atol=1e-7)
     np.testing.assert_allclose(expected.lumped, expected.squared, atol=1e-7)
     assert np.abs(found.lumped - found.squared).max() > 1e-3
+
+
+def test_of_a_flat_vocabulary_a_quarter_stays():
+    """Of 400 words a position, all rare: a quarter is left to compare with, and agrees."""
+    rng = np.random.default_rng(0)
+    words = rng.integers(0, 400, (2_000, 16)) + 400 * (np.arange(16) // 4)
+    counts = count_positions([" ".join(f"w{w}" for w in line) for line in words], positions=16)
+    totals = np.asarray(counts.counts.sum(axis=0))
+    assert not (totals >= 2 * 16 * RARE).any()
+    common = common_tokens(totals, 16)
+    assert 0.25 <= totals[common].sum() / totals.sum() < 0.26
+    assert totals[common].min() >= totals[~common].max()
+
+    ramp = condensed(np.abs(np.subtract.outer(np.arange(16.0), np.arange(16))))
+    fit = jackknife(stress_of(ramp), estimate_geometry(counts), bounds=(0, 1))
+    assert 0 < fit.high - fit.low < 0.1
 
 
 def test_a_corpus_without_rare_tokens_has_nothing_to_lump():

@@ -106,7 +106,7 @@ ROOT = "kruskal_stress_1"  # says no more than stress, whose error is given
 ERRORS = (
     "± is one standard error, from leaving out one fold of the documents at a time. Under the "
     "stress is its 95% interval, which may be wider than ± would make it, since it also allows "
-    "for the bias that was taken out, and for what changes when all rare tokens count as one."
+    "for the bias that was taken out, and for what rare tokens and distances near 0 may do."
 )
 
 
