@@ -46,8 +46,9 @@ def jackknife(
     measure: from squared distances of all pairs, (…, n(n−1)/2), to numbers (…,).
     With θ of all folds, θ_k without fold k and θ_h of half of the folds:
     se² = (K − 1)/K Σ (θ_k − θ̄_k)²;  bias = θ̄_h − θ, as that of N documents is 1/N of a constant;
-    and a 95% interval, which allows for systematic errors too, see numbers.  bounds: what the number can be; value and
-    interval are cut there.  correct: whether to take the bias off.
+    and a 95% interval, which allows for systematic errors too, see numbers.
+    bounds: what the number can be; value and interval are cut there.  correct: whether to take
+    the bias off.
     Quenouille (1949), whose bias is by halves; Tukey (1958).  The bias (K − 1)(θ̄_k − θ) of the
     jackknife is noisier: it takes small differences K − 1 times.
     A geometry without replicates has no errors.

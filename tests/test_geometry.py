@@ -1,7 +1,6 @@
 """From counts to distances: by hand, on known truths, on real corpora."""
 
 import os
-from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -164,8 +163,10 @@ def test_a_geometry_of_some_positions_is_that_of_their_counts(estimator):
     first = np.array([0, 1])  # the jackknife of a pair is that of the pair in the whole
     mean = jackknife(lambda s: s.mean(axis=-1), part.at(first))
     pair = np.flatnonzero((np.triu_indices(12, 1)[0] == 2) & (np.triu_indices(12, 1)[1] == 3))
-    # but for what rare tokens do to its share of all distances, of which a pair alone has none
-    assert mean == jackknife(lambda s: s[..., pair[0]], replace(whole, lumped=None))
+    of_whole = jackknife(lambda s: s[..., pair[0]], whole)
+    assert (mean.value, mean.se) == (of_whole.value, of_whole.se)
+    # rare tokens may change its share of all distances, of which a pair alone has none
+    assert mean.high <= of_whole.high
 
 
 def test_a_part_of_a_grid_keeps_its_flat_numbers():

@@ -103,6 +103,36 @@ def test_what_rare_tokens_change_widens_the_interval():
         assert jackknife(form, shorter).high == pytest.approx(jackknife(form, plain).high)
 
 
+def test_distances_near_0_widen_the_interval():
+    """By what changes when squares below 0 are cut off, at the same sum of squares."""
+    rng = np.random.default_rng(3)
+    base, δ = np.array([1.0, -0.05, 0.4]), np.array([1.0, 2, 1])
+    x = base + rng.normal(0, 0.1, (16, 3))
+    s = x.mean(axis=0)
+    geometry = Geometry(
+        squared=squareform(s),
+        totals=np.ones(3, dtype=int),
+        positions=np.arange(3),
+        replicates=np.stack([squareform(np.delete(x, k, 0).mean(axis=0)) for k in range(16)]),
+        halves=np.stack([squareform(x[h].mean(axis=0)) for h in balanced_splits(16)[:6]]),
+    )
+    assert s[1] < 0
+    cut = np.array([s[0], 0, s[2]]) * s.sum() / (s[0] + s[2])
+    for measure in (stress_of(δ), raw_stress_of(δ), lambda s: s.mean(axis=-1)):
+        each, half = (
+            measure(np.stack([squareform(D2) for D2 in group]))
+            for group in (geometry.replicates, geometry.halves)
+        )
+        value = measure(s)
+        bias = half.mean() - value
+        errors = t.ppf(0.975, 15) * np.array([each.std() * np.sqrt(15), bias])
+        found = jackknife(measure, geometry)
+        assert found.high - found.value == pytest.approx(
+            np.linalg.norm([*errors, measure(cut) - value])
+        )
+    assert measure(cut) == pytest.approx(s.mean())
+
+
 def test_a_geometry_of_rare_tokens_only_may_have_any_stress():
     x = np.random.default_rng(1).normal(3, 1, 16)
     geometry = replace(of_sample(x), lumped=np.zeros((2, 2)))
