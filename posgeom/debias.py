@@ -58,15 +58,16 @@ def seen_often(totals: FloatArray, n: int, times: int) -> NDArray[np.bool_]:
     return totals / n / 2 >= times
 
 
-def common_tokens(totals: FloatArray, n: int) -> NDArray[np.bool_]:
-    """(V,) the tokens that are not rare; in any case the most frequent ones, COMMON of the corpus.
+def common_tokens(totals: FloatArray, counts: PositionCounts) -> NDArray[np.bool_]:
+    """(V,) which tokens are not rare; in any case the most frequent ones, COMMON of the corpus.
 
-    Of a flat vocabulary all tokens may be rare, and nothing would be left to compare with.
+    totals: (V,) of some tokens of these counts.  Of a flat vocabulary all of them may be rare, and
+    nothing would be left to compare with.
     """
     order = np.argsort(-totals, kind="stable")
     before = np.cumsum(totals[order]) - totals[order]
-    common = seen_often(totals, n, RARE)
-    common[order[before < COMMON * totals.sum()]] = True
+    common = seen_often(totals, counts.n_positions, RARE)
+    common[order[before < COMMON * counts.totals.sum()]] = True
     return common
 
 
@@ -130,7 +131,7 @@ def debiased_squares(
     jobs += splits[JACKKNIFE_SPLITS:]
     halvings = HALVINGS if n <= SMALL else HALVINGS_OF_MANY
     jobs += [np.stack(parts) for parts in halved_splits(K, halvings)]
-    of_lumped = FoldedTokens.of(columns.lumped(common_tokens(columns.totals, n)))
+    of_lumped = FoldedTokens.of(columns.lumped(common_tokens(columns.totals, counts)))
     work = [(FoldedTokens.of(columns), jobs), (of_lumped, splits)]
     steps = len(jobs) + len(splits)
     bar = tqdm(total=steps, desc="debias", unit=" splits", leave=False, disable=not progress)

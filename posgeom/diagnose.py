@@ -233,7 +233,12 @@ def _documents(documents: int, times: float) -> int | None:
 
 
 def _needed(documents: int, lead: Estimate) -> int | None:
-    """Documents at which the lead would be two standard errors; errors fall with the root."""
+    """Documents at which the lead would leave its interval, whose width falls with the root.
+
+    None where the interval is all that a lead can be.
+    """
+    if lead.low <= -1 and lead.high >= 1:
+        return None
     half = max(lead.high - lead.value, lead.value - lead.low)
     return _documents(documents, (half / abs(lead.value)) ** 2 if lead.value else np.inf)
 

@@ -48,11 +48,10 @@ class Geometry:
     left_out      flat numbers of the positions that had too few tokens
     notes         what a reader should know of it
     stationarity  the test whether positions differ at all; None where it was not made
-    replicates    (K, n, n) squared distances without fold k, for errors by the jackknife, and
-    halves        (H, n, n) those from half of the folds each, for the bias, see posgeom.debias,
-                  and
-    lumped        (n, n) those with all rare tokens lumped into one, for how far rare tokens may
-                  mislead; None where errors are not known
+    replicates    (K, n, n) squared distances without fold k, for errors by the jackknife,
+    halves        (H, n, n) those from half of the folds each, for the bias, and
+    lumped        (n, n) those with all rare tokens lumped into one, for how far these may mislead,
+                  see posgeom.debias; None where errors are not known
     """
 
     squared: FloatArray = field(repr=False)

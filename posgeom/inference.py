@@ -13,6 +13,8 @@ from posgeom.geometry import Geometry
 
 FloatArray = NDArray[np.float64]
 
+LEFT = 0.05  # of all squares that must be left without the rare tokens, for them to have a shape
+
 
 @dataclass(frozen=True)
 class Estimate:
@@ -55,7 +57,7 @@ def jackknife(
     """
     found = numbers(lambda S: measure(condensed(S)), geometry)
     value, bias, se = float(found.value), float(found.bias), float(found.se)
-    if geometry.replicates is None:
+    if geometry.replicates is None or geometry.halves is None:
         return Estimate(float(np.clip(value, *bounds)))
     if correct or np.isnan(bias):  # where half of the folds hold no number, all hold none
         value -= bias
@@ -73,14 +75,15 @@ class Numbers(NamedTuple):
 
 
 def numbers(measure: Callable[[FloatArray], FloatArray], geometry: Geometry) -> Numbers:
-    """Numbers of a geometry with all that is known of their errors, see jackknife; else 0.
+    """Numbers of a geometry with their errors; these are 0 where it has no replicates or halves.
 
-    measure: from squared distances (…, n, n) to numbers (…, m) or (…,).
-    half = √(t² (se² + bias²) + Σ shift²), t of Student with K − 1 degrees of freedom.  The bias is
-    one more error, since it is itself only estimated.  The shifts are systematic ones, which no
-    fold shows, since all folds agree in them: of the number when all rare tokens count as one,
-    and when squares below 0 count as 0.  Signed roots fall short where distances are small beside
-    their noise, those cut off at 0 are too large.
+    measure: from squared distances (…, n, n) to numbers (…, m) or (…,).  Bias and se are those of
+    the jackknife.  half = √(t² (se² + bias²) + Σ shift²), t of Student with K − 1 degrees of
+    freedom.  The bias is one more error, since it is itself only estimated.  The shifts are
+    systematic ones, which no fold shows, since all folds agree in them: of the number when all
+    rare tokens count as one, and when squares below 0 count as 0, at the same sum of squares.
+    Signed roots fall short where distances are small beside their noise, those cut off at 0 are
+    too large.
     """
     value = np.asarray(measure(geometry.squared))
     none = np.zeros_like(value)
@@ -101,12 +104,14 @@ def _shift(
 ) -> FloatArray:
     """By how much numbers change with other squared distances (n, n), brought to the same sum.
 
-    That all distances rise or fall together is no error.  Infinite where the others are none.
+    That all distances rise or fall together is no error.  Infinite where the others hold next to
+    nothing, and their shape is noise.
     """
     left = float(other.sum())
-    if left <= 0 < total:
+    if total > 0 and left < LEFT * total:
         return np.full_like(value, np.inf)
-    return np.asarray(measure(other * (total / left if left else 1)) - value)
+    shift = measure(other * (total / left if left > 0 and total > 0 else 1)) - value
+    return np.where(np.isnan(shift) & ~np.isnan(value), np.inf, shift)
 
 
 def jackknife_se(replicates: FloatArray) -> FloatArray:

@@ -98,7 +98,7 @@ def score_encodings(
     and equal_fp16 (the first position, counted from 0, whose row equals an earlier one in that
     format; none where all differ), note.
     stress_se, stress_low and stress_high are the standard error and 95% interval of stress, the
-    other …_se standard errors, by the jackknife over folds; NaN for a plug-in geometry.
+    other …_se standard errors, see posgeom.inference; NaN for a plug-in geometry.
     Raises PosgeomError for a spec that cannot be made, and for a corpus whose positions do not
     differ beyond sampling noise.
     """

@@ -117,7 +117,7 @@ def _threads() -> Iterator[Each]:
 
 
 def _digests(part: Ids, length: int, each: Each) -> tuple[int, list[int]]:
-    """The largest id, and a digest of the ids of each run; one thread finds either."""
+    """The largest id, and a digest of the ids of each run, each found by a thread of its own."""
 
     def digests() -> list[int]:
         return [_digest(part[k : k + length]) for k in range(0, len(part), length)]
@@ -139,7 +139,9 @@ def _digest(ids: Ids) -> int:
 
 def _short_block(stream: Ids, length: int, n: int, n_folds: int) -> csr_array:
     """(K·n, V) counts of the last block, if it is short: the stream ends in the middle of it."""
-    rest = stream[len(stream) // n * n :].astype(np.int64)
+    short = stream[len(stream) // n * n :]
+    check_vocabulary(int(short.max(initial=0)))
+    rest = short.astype(np.int64)
     digest = _digest(stream[(len(stream) - 1) // length * length :])
     rows = digest % n_folds * n + np.arange(len(rest))
     ones = np.ones(len(rest), dtype=np.int64)

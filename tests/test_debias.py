@@ -126,7 +126,7 @@ def test_of_a_flat_vocabulary_a_quarter_stays():
     counts = count_positions([" ".join(f"w{w}" for w in line) for line in words], positions=16)
     totals = np.asarray(counts.counts.sum(axis=0))
     assert not (totals >= 2 * 16 * RARE).any()
-    common = common_tokens(totals, 16)
+    common = common_tokens(totals, counts)
     assert 0.25 <= totals[common].sum() / totals.sum() < 0.26
     assert totals[common].min() >= totals[~common].max()
 

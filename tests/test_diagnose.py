@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pytest
 
-from posgeom import PosgeomError, SyntheticCorpus, estimate_geometry
+from posgeom import PosgeomError, SyntheticCorpus, count_positions, estimate_geometry
 from posgeom.diagnose import diagnose, stress_shares
 from posgeom.simulation import draw_counts
 
@@ -93,6 +93,20 @@ def test_one_encoding_has_no_winner_to_name_and_two_of_a_name_are_no_trouble():
     for specs in (["rope"], ["mds", "none", "random"], ["rope", "rope", "sinusoidal"]):
         found = diagnose(counts, g, specs)
         assert "no two encodings with different distances" in found.sentences[-1]
+
+
+def test_rare_tokens_that_hold_all_structure_leave_the_winner_open():
+    """Half of the tokens common everywhere, half rare and of one position: no lead, no forecast."""
+    rng = np.random.default_rng(0)
+    common = rng.integers(0, 10, (2_000, 8))
+    rare = 10 + rng.integers(0, 60, common.shape) + 60 * np.arange(8)
+    ids = np.where(rng.random(common.shape) < 0.5, common, rare)
+    counts = count_positions([" ".join(f"w{w}" for w in row) for row in ids], positions=8)
+    found = diagnose(counts, estimate_geometry(counts), SPECS)
+    assert found.lead is not None
+    assert (found.lead.low, found.lead.high) == (-1, 1)
+    assert found.needed is None
+    assert "within its error" in " ".join(found.sentences)
 
 
 def test_what_is_not_known_is_null_in_json():

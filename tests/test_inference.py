@@ -133,11 +133,50 @@ def test_distances_near_0_widen_the_interval():
     assert measure(cut) == pytest.approx(s.mean())
 
 
-def test_a_geometry_of_rare_tokens_only_may_have_any_stress():
+@pytest.mark.parametrize("left", [-1e-3, 0.0, 1e-12, 0.04])
+def test_a_geometry_of_rare_tokens_only_may_have_any_stress(left):
+    """Where next to nothing is left without them, its shape is noise."""
     x = np.random.default_rng(1).normal(3, 1, 16)
-    geometry = replace(of_sample(x), lumped=np.zeros((2, 2)))
+    whole = of_sample(x)
+    geometry = replace(whole, lumped=left * whole.squared)
     found = jackknife(lambda s: 0 * s[..., 0] + 0.4, geometry, bounds=(0, 1))
     assert (found.value, found.low, found.high) == (pytest.approx(0.4), 0, 1)
+
+
+def test_replicates_without_halves_give_no_interval():
+    geometry = replace(of_sample(np.random.default_rng(1).normal(3, 1, 16)), halves=None)
+    found = jackknife(lambda s: s[..., 0], geometry)
+    assert np.isnan([found.se, found.low, found.high]).all()
+
+
+def test_numbers_of_some_pairs_are_open_where_only_rare_tokens_tell_these_apart():
+    lumped = squareform([1.0, -0.1, 1])
+    s = np.array([1.0, 1, 2])
+    geometry = Geometry(
+        squared=squareform(s),
+        totals=np.ones(3, dtype=int),
+        positions=np.arange(3),
+        replicates=np.stack([squareform(s)] * 8),
+        halves=np.stack([squareform(s)] * 2),
+        lumped=lumped,
+    )
+    second = stress_of(np.ones(1))  # NaN for a pair whose square is below 0
+    found = jackknife(lambda s: second(s[..., 1:2]), geometry, bounds=(0, 1))
+    assert (found.low, found.high) == (0, 1)
+
+
+def test_noise_with_a_sum_below_0_keeps_its_signs():
+    s = np.array([-1.0, 0.5, 0.1])
+    geometry = Geometry(
+        squared=squareform(s),
+        totals=np.ones(3, dtype=int),
+        positions=np.arange(3),
+        replicates=np.stack([squareform(s)] * 8),
+        halves=np.stack([squareform(s)] * 2),
+        lumped=squareform(s),
+    )
+    found = jackknife(lambda s: s[..., 1], geometry)
+    assert (found.low, found.high) == (0.5, 0.5)
 
 
 def test_measures_are_those_of_the_stress_module():

@@ -211,6 +211,15 @@ def test_ids_beyond_any_vocabulary_are_refused(tmp_path):
         count_positions(tmp_path / "ids.npy", positions=3, align="packed")
 
 
+@pytest.mark.parametrize("largest", [1 << 24, 1 << 40, (1 << 63) - 1, (1 << 63) + 5])
+@pytest.mark.parametrize("at", [2, 7])  # in a whole block, and in the short one at the end
+def test_ids_beyond_any_vocabulary_are_refused_wherever_they_stand(largest, at):
+    stream = np.arange(8, dtype=np.uint64)
+    stream[at] = largest
+    with pytest.raises(PosgeomError, match=f"token id {largest} came"):
+        count_stream(stream, "ids", 5, 2)
+
+
 def test_no_thread_outlives_a_count_that_is_broken_off():
     def stop(tokens):
         raise KeyboardInterrupt

@@ -101,7 +101,7 @@ def stress_table(n: int, dim: int, vocabulary: int, documents: int, seeds: int) 
     basis       "distributions": of the true distributions; "sample": of the frequencies in a
                 sample, what the paper computes; "debiased": of one sample without its noise
     stress, low, high  mean over seeds and the 95% interval of one corpus; of "debiased" the
-                estimate from the first seed and its interval by the jackknife
+                estimate from the first seed and its interval
     """
     import pandas as pd
 

@@ -211,8 +211,8 @@ def _stress_lines(table: "pd.DataFrame", shape: str, n: int, dim: int) -> tuple[
     return (
         "Eq. 4, sinusoid, RoPE and random with rows of length 1, ALiBi and MDS at their own scale. "
         "Distributions: of the true ones, mean over corpora. Sample: mean over corpora and the 95% "
-        "interval for one corpus. Debiased: the first sample without its noise, 95% by the "
-        "jackknife; that corpus's own distributions need not have the mean over corpora. "
+        "interval for one corpus. Debiased: the first sample without its noise, and its "
+        "95% interval; that corpus's own distributions need not have the mean over corpora. "
         f"Fewer: parameters saved against a table of n × d = {n * dim:,}. All ranks stand in "
         "stress.csv.",
         "",

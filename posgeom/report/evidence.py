@@ -177,6 +177,7 @@ def noise(subject: Subject, figure: Figure) -> Words:
     figure.legend(*left.get_legend_handles_labels(), loc="outside upper left", ncols=4)
     share, total = subject.diagnosis.noise, float(pairs(plugin).mean())
     true = jackknife(lambda s: s.mean(axis=-1), geometry)
+    known = " (95%)" if np.isfinite(true.high) else ""
     few = int(geometry.totals.argmin())
     ends = f" ({share.low:.0%} to {share.high:.0%})" if np.isfinite(share.low) else ""
     return Words(
@@ -186,9 +187,9 @@ def noise(subject: Subject, figure: Figure) -> Words:
         "between them is noise, and it grows where tokens are few. Where the solid line is near 0, "
         "positions are used alike.",
         f"The mean squared distance is {number(total)} plug-in and "
-        f"{with_error(true.value, true.high - true.value)} (95%) debiased: {share.value:.0%}{ends} "
-        f"of it is noise. Position {geometry.index[few]} has the fewest tokens, "
-        f"{geometry.totals[few]:,}, and lies "
+        f"{with_error(true.value, true.high - true.value)}{known} debiased: "
+        f"{share.value:.0%}{ends} of it is noise. Position {geometry.index[few]} has the fewest "
+        f"tokens, {geometry.totals[few]:,}, and lies "
         f"{number(float(by_position(plugin)[few]))} from the others, plug-in.",
     )
 
@@ -299,6 +300,7 @@ def error_of_means(
     measure: Callable[[FloatArray], FloatArray], geometry: Geometry
 ) -> FloatArray | None:
     """Half of the 95% intervals of some means of a geometry; None where errors are not known."""
-    if geometry.replicates is None:
+    if geometry.replicates is None or geometry.halves is None:
         return None
-    return numbers(measure, geometry).half
+    half = numbers(measure, geometry).half
+    return half if np.isfinite(half).all() else None

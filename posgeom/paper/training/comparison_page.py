@@ -68,13 +68,14 @@ def comparison_section(arms: "pd.DataFrame") -> Section:
     lines += [
         "The best first. Loss: cross-entropy in nats on the test part, mean over seeds with its "
         "standard error. Stress: of the encoding that the models ended with, against the geometry "
-        "of the training part, with its 95% interval, as every score has it; "
-        "encodings made for this geometry fit the sample. Size: root mean square norm of "
-        "a table's rows, or what ALiBi's slopes are multiplied with, chosen on the validation part "
-        "by runs of another seed; * at the end of what was tried. RoPE and none have no size. "
-        "-trained: the encoding is where training begins, and what is trained are the rows of a "
-        "table (or its factors), the frequencies of RoPE, the slopes of ALiBi, one set for all "
-        "layers; learned begins at random rows. mds-shuffled: the rows of mds at other positions.",
+        "of the training part, with its 95% interval, from the folds of the corpus and "
+        "what these do not show; encodings made for this geometry fit the sample. Size: root mean "
+        "square norm of a table's rows, or what ALiBi's slopes are multiplied with, chosen on the "
+        "validation part by runs of another seed; * at the end of what was tried. RoPE and none "
+        "have no size. -trained: the encoding is where training begins, and what is trained are "
+        "the rows of a table (or its factors), the frequencies of RoPE, the slopes of ALiBi, one "
+        "set for all layers; learned begins at random rows. mds-shuffled: the rows of mds at other "
+        "positions.",
         "",
         "![Test loss beside stress](figures/loss-by-stress.svg)",
     ]
