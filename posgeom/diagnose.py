@@ -233,7 +233,7 @@ def _documents(documents: int, times: float) -> int | None:
 
 
 def _needed(documents: int, lead: Estimate) -> int | None:
-    """Documents at which the lead would leave its interval, whose width falls with the root.
+    """Documents at which the lead's interval would leave 0 out; its width falls with the root.
 
     None where the interval is all that a lead can be.
     """
