@@ -42,6 +42,20 @@ def of_sample(x):
     )
 
 
+def of_three(x, lumped=None):
+    """A geometry of three positions whose squared distances are the means of x, one fold a row."""
+    K = len(x)
+    halves = balanced_splits(K)[:6]
+    return Geometry(
+        squared=squareform(x.mean(axis=0)),
+        totals=np.ones(3, dtype=int),
+        positions=np.arange(3),
+        replicates=np.stack([squareform(np.delete(x, k, 0).mean(axis=0)) for k in range(K)]),
+        halves=np.stack([squareform(x[h].mean(axis=0)) for h in halves]),
+        lumped=lumped,
+    )
+
+
 def test_the_error_of_a_mean_is_its_standard_error():
     x = np.random.default_rng(0).normal(3, 1, 16)
     found = jackknife(lambda s: s[..., 0], of_sample(x))
@@ -79,13 +93,7 @@ def test_what_rare_tokens_change_widens_the_interval():
     base, δ = np.array([1.0, 4, 2]), np.array([1.0, 2, 1])
 
     x = base + rng.normal(0, 0.1, (16, 3))
-    plain = Geometry(
-        squared=squareform(x.mean(axis=0)),
-        totals=np.ones(3, dtype=int),
-        positions=np.arange(3),
-        replicates=np.stack([squareform(np.delete(x, k, 0).mean(axis=0)) for k in range(16)]),
-        halves=np.stack([squareform(x[s].mean(axis=0)) for s in balanced_splits(16)[:6]]),
-    )
+    plain = of_three(x)
     lumped = squareform(np.array([0.2, 1, 0.7]))
     wide = replace(plain, lumped=lumped)
     measure = stress_of(δ)
@@ -109,13 +117,7 @@ def test_distances_near_0_widen_the_interval():
     base, δ = np.array([1.0, -0.05, 0.4]), np.array([1.0, 2, 1])
     x = base + rng.normal(0, 0.1, (16, 3))
     s = x.mean(axis=0)
-    geometry = Geometry(
-        squared=squareform(s),
-        totals=np.ones(3, dtype=int),
-        positions=np.arange(3),
-        replicates=np.stack([squareform(np.delete(x, k, 0).mean(axis=0)) for k in range(16)]),
-        halves=np.stack([squareform(x[h].mean(axis=0)) for h in balanced_splits(16)[:6]]),
-    )
+    geometry = of_three(x)
     assert s[1] < 0
     cut = np.array([s[0], 0, s[2]]) * s.sum() / (s[0] + s[2])
     for measure in (stress_of(δ), raw_stress_of(δ), lambda s: s.mean(axis=-1)):
@@ -152,14 +154,7 @@ def test_replicates_without_halves_give_no_interval():
 def test_numbers_of_some_pairs_are_open_where_only_rare_tokens_tell_these_apart():
     lumped = squareform([1.0, -0.1, 1])
     s = np.array([1.0, 1, 2])
-    geometry = Geometry(
-        squared=squareform(s),
-        totals=np.ones(3, dtype=int),
-        positions=np.arange(3),
-        replicates=np.stack([squareform(s)] * 8),
-        halves=np.stack([squareform(s)] * 2),
-        lumped=lumped,
-    )
+    geometry = of_three(np.stack([s] * 8), lumped)
     second = stress_of(np.ones(1))  # NaN for a pair whose square is below 0
     found = jackknife(lambda s: second(s[..., 1:2]), geometry, bounds=(0, 1))
     assert (found.low, found.high) == (0, 1)
@@ -167,14 +162,7 @@ def test_numbers_of_some_pairs_are_open_where_only_rare_tokens_tell_these_apart(
 
 def test_noise_with_a_sum_below_0_keeps_its_signs():
     s = np.array([-1.0, 0.5, 0.1])
-    geometry = Geometry(
-        squared=squareform(s),
-        totals=np.ones(3, dtype=int),
-        positions=np.arange(3),
-        replicates=np.stack([squareform(s)] * 8),
-        halves=np.stack([squareform(s)] * 2),
-        lumped=squareform(s),
-    )
+    geometry = of_three(np.stack([s] * 8), squareform(s))
     found = jackknife(lambda s: s[..., 1], geometry)
     assert (found.low, found.high) == (0.5, 0.5)
 
