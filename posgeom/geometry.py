@@ -161,8 +161,8 @@ def estimate_geometry(
     seed        of the random signs of the test, and of the thinning
     force       distances even where the test finds no structure: a picture of noise, with a note
 
-    Raises PosgeomError for an unknown estimator or metric, and where fewer than two positions
-    have enough tokens.
+    Raises PosgeomError for an unknown estimator or metric, where fewer than two positions have
+    enough tokens, and where distances are forced of a corpus in which no token came twice.
     """
     if estimator not in ESTIMATORS:
         known = f"{', '.join(ESTIMATORS[:-1])} or {ESTIMATORS[-1]}"
@@ -238,6 +238,11 @@ def _without_noise(
             replicates=none.repeat(K, 0),
             halves=none,
             lumped=none[0],
+        )
+    if not gram.source.totals.size:
+        raise PosgeomError(
+            "no token came twice: two halves of the documents have nothing in common to be "
+            "compared by; give more documents, or take --estimator plugin to look at the noise"
         )
     if geometry.estimator == "thinned":
         found = thinned_squares(counts, gram, seed, progress=progress)

@@ -170,6 +170,13 @@ def test_a_corpus_without_structure_has_no_distances():
     assert not g.squared.any()
 
 
+def test_tokens_that_came_once_cannot_be_forced_into_distances():
+    counts = count_positions([" ".join(f"w{8 * d + i}" for i in range(8)) for d in range(200)])
+    assert not estimate_geometry(counts).squared.any()
+    with pytest.raises(PosgeomError, match="no token came twice"):
+        estimate_geometry(counts, force=True)
+
+
 def test_small_vocabularies_with_many_documents_need_no_correction():
     corpus = SyntheticCorpus("mixture", vocabulary=6, documents=20_000)
     counts = draw_counts(corpus)
