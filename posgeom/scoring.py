@@ -28,6 +28,7 @@ from posgeom.inference import (
     condensed,
     floor_of,
     jackknife,
+    jackknife_se,
     raw_stress_of,
     scale_of,
     stress_of,
@@ -197,6 +198,7 @@ class Errors:
         """Estimates and errors for an encoding's distances (n, n), corrected for bias or not."""
         if geometry.replicates is None:
             return cls()
+        each = condensed(geometry.replicates)
         some = np.unique(np.linspace(0, len(δ) - 1, ANCHORS).astype(int))
 
         def violation(δ: NDArray[np.float64], D: NDArray[np.float64]) -> float:
@@ -208,8 +210,8 @@ class Errors:
                 raw_stress_of(condensed(δ)), geometry, bounds=(0, np.inf), correct=correct
             ),
             scale=jackknife(scale_of(condensed(δ)), geometry, bounds=(0, np.inf), correct=correct),
-            spearman_se=jackknife(_of_matrices(spearman, δ), geometry).se,
-            violation_se=jackknife(_of_matrices(violation, δ), geometry).se,
+            spearman_se=float(jackknife_se(_of_matrices(spearman, δ)(each))),
+            violation_se=float(jackknife_se(_of_matrices(violation, δ)(each))),
         )
 
 
