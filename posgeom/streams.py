@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from queue import Empty, SimpleQueue
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,14 +21,15 @@ from posgeom.errors import PosgeomError
 
 IntArray = NDArray[np.int64]
 Ids = NDArray[np.integer[Any]]
+T = TypeVar("T")
 
 MOST_TOKENS = 1 << 24  # token types: memory grows with the largest id
 RUN = 65_536  # tokens of a run, or fewer where that leaves less than so many runs,
 RUNS = 4_096  # so that every fold has its share
 SEGMENT = 1 << 31  # bytes counted together: their pages are read once, and stay in memory
 TABLE = 1 << 23  # counters that a thread fills at a time: 32 MB at the most
-LINE = 32  # positions at a time: tokens of 16 bits in a cache line
-GROUP = 1 << 17  # blocks laid out at a time
+WIDTHS = 32, 128  # positions at a time: the more, the faster is a thread, and the fewer have work
+ROOM = 1 << 28  # tokens laid out at a time, by all threads together
 
 
 def count_stream(
@@ -95,7 +96,7 @@ Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 def _threads() -> Iterator[Each]:
     """A map over threads, as many as NUMBA_NUM_THREADS or the machine has; none outlives it.
 
-    It runs no more than two ahead of the threads, since results wait in memory to be taken.
+    It runs no more than one ahead of the threads, since results wait in memory to be taken.
     """
     from numba import get_num_threads
 
@@ -105,7 +106,7 @@ def _threads() -> Iterator[Each]:
         begun: deque[Future[Any]] = deque()
         for job in jobs:
             begun.append(pool.submit(work, job))
-            if len(begun) > get_num_threads() + 1:
+            if len(begun) > get_num_threads():
                 yield begun.popleft().result()
         while begun:
             yield begun.popleft().result()
@@ -151,18 +152,25 @@ def _short_block(stream: Ids, length: int, n: int, n_folds: int) -> csr_array:
 class Desk(NamedTuple):
     """What a thread works with, used again and again: fresh memory costs more than counting."""
 
-    tokens: Ids  # (width, blocks), room for those of a group
+    tile: Ids  # (TILE, at least width), room for some blocks
+    tokens: Ids  # (at least width, at least blocks), room for those of a group
     counters: NDArray[np.uint32]  # (V,), at 0
     table: NDArray[np.uint32]  # (width, V), at 0; not touched where one group is all
-    entries: Entries  # (width·V,), room for the result
 
 
-def _desk(dtype: np.dtype[Any], width: int, V: int) -> Desk:
+def _desk(dtype: np.dtype[Any], width: int, V: int, blocks: int) -> Desk:
+    """For so many positions, token types, and blocks in a group, rounded up to whole tiles."""
+    from posgeom.tally import TILE
+
+    whole = -(-width // 4) * 4  # tokens in words
+    group = max(1, -(-blocks // TILE)) * TILE + TILE // 2  # rows that share no cache set
+    tokens = np.empty(whole * group + 64 // dtype.itemsize, dtype)
+    begin = -tokens.ctypes.data % 64 // dtype.itemsize  # of a cache line
     return Desk(
-        tokens=np.empty((width, GROUP + LINE), dtype)[:, :GROUP],  # rows that share no cache set
+        tile=np.empty((TILE, whole + 16), dtype),
+        tokens=tokens[begin : begin + whole * group].reshape(whole, group),
         counters=np.zeros(V, dtype=np.uint32),
         table=np.zeros((width, V), dtype=np.uint32),
-        entries=np.empty(width * V, dtype=np.uint64),
     )
 
 
@@ -176,32 +184,45 @@ def _with_segment(
     advance: Callable[[int], object],
 ) -> csr_array:
     """(K·n, V) counts, those of the whole blocks of a part of the stream added; folds: (runs,)."""
+    from numba import get_num_threads
+
     V = counts.shape[1]
-    width = max(1, min(n, LINE, TABLE // V))
+    share = counts.shape[0] // (4 * get_num_threads())  # four spans for each thread
+    width = max(1, min(n, TABLE // V, max(WIDTHS[0], min(share, WIDTHS[1]))))
     blocks = np.arange(len(part) // n) * n
     fold_of = folds[blocks // length]
     own = [blocks[fold_of == k] for k in range(counts.shape[0] // n)]
+    group = min(max(map(len, own)), ROOM // get_num_threads() // width)
     spans = [(k, i, min(i + width, n)) for k in range(len(own)) for i in range(0, n, width)]
-    desks: SimpleQueue[Desk] = SimpleQueue()
+    desks: SimpleQueue[Desk] = SimpleQueue()  # one for each thread
+    rooms: SimpleQueue[Entries] = SimpleQueue()  # and one more, since results wait to be taken
 
-    def count(span: tuple[int, int, int]) -> tuple[Entries, IntArray, Desk | None]:
+    def count(span: tuple[int, int, int]) -> tuple[Entries, IntArray, Entries | None]:
         k, first, stop = span
         rows = slice(k * n + first, k * n + stop)
         if len(own[k]) < V // 16:  # counters would take longer to look through than to fill
             return *_few(part[first:], own[k], counts[rows]), None
-        try:
-            desk = desks.get_nowait()
-        except Empty:
-            desk = _desk(part.dtype, width, V)
-        return *_many(part[first:], own[k], counts, rows, desk), desk
+        desk = _taken(desks, lambda: _desk(part.dtype, width, V, group))
+        room = _taken(rooms, lambda: np.empty(width * V, dtype=np.uint64))
+        found = _many(part[first:], own[k], counts, rows, desk, room)
+        desks.put(desk)
+        return *found, room
 
     total = _Rows(counts.shape, most=counts.nnz + n * sum(min(V, len(o)) for o in own))
-    for (k, first, stop), (entries, filled, desk) in zip(spans, each(count, spans), strict=True):
+    for (k, first, stop), (entries, filled, room) in zip(spans, each(count, spans), strict=True):
         total.add(entries, filled)
-        if desk is not None:
-            desks.put(desk)
+        if room is not None:
+            rooms.put(room)
         advance((stop - first) * len(own[k]))
     return total.whole()
+
+
+def _taken(there: SimpleQueue[T], new: Callable[[], T]) -> T:
+    """One that is there, or else a new one."""
+    try:
+        return there.get_nowait()
+    except Empty:
+        return new()
 
 
 def _few(stream: Ids, blocks: IntArray, earlier: csr_array) -> tuple[Entries, IntArray]:
@@ -217,14 +238,14 @@ def _few(stream: Ids, blocks: IntArray, earlier: csr_array) -> tuple[Entries, In
 
 
 def _many(
-    stream: Ids, blocks: IntArray, counts: csr_array, rows: slice, desk: Desk
+    stream: Ids, blocks: IntArray, counts: csr_array, rows: slice, desk: Desk, room: Entries
 ) -> tuple[Entries, IntArray]:
     """Counts of the first tokens of each block, by counters; with those in some rows of counts."""
     from posgeom.tally import tally
 
     begins = counts.indptr[rows.start : rows.stop + 1]
-    filled: IntArray = tally(stream, blocks, desk, begins, counts.data, counts.indices)
-    return desk.entries[: filled.sum()], filled
+    filled: IntArray = tally(stream, blocks, desk, begins, counts.data, counts.indices, room)
+    return room[: filled.sum()], filled
 
 
 class _Rows:

@@ -6,29 +6,33 @@ They hold no lock of Python's while they run, so that threads may run them side 
 import numpy as np
 from numba import njit
 
+from posgeom.nontemporal import store
+
 VALUE = np.uint64(40)  # bits of an entry that are its value, below those of its column
+TILE = 64  # blocks laid out at a time: they stay in the cache until they are written
 
 
 @njit(nogil=True)
-def tally(stream, blocks, desk, begins, earlier, where):  # type: ignore[no-untyped-def]
-    """Into desk.entries, row by row: how often each token stands i < width behind a block's start.
+def tally(stream, blocks, desk, begins, earlier, where, entries):  # type: ignore[no-untyped-def]
+    """Into entries, row by row: how often each token stands i < width behind a block's start.
 
     stream: (tokens,) ids.  blocks: (blocks,), where each begins.  desk: a streams.Desk.
     begins, earlier, where: CSR of (width, V) counts that are added, row i from begins[i] to
-    begins[i + 1], which may start above 0.  Returns how many entries each row has, int64 (width,).
+    begins[i + 1], which may start above 0.  entries: (width·V,), room for the result.
+    Returns how many entries each row has, int64 (width,).
 
     A group of blocks is first laid out anew, position by position, which is done many tokens at a
     time; then the tokens of a position are read one behind the other, into counters that stay in
     the cache.  Only a group that is not the last leaves them in the table.
     """
-    tokens, counters, table, entries = desk
-    width, group, one = len(begins) - 1, tokens.shape[1], np.uint32(1)
+    tile, tokens, counters, table = desk
+    width, group, one = len(begins) - 1, tokens.shape[1] // TILE * TILE, np.uint32(1)
     last = max(0, len(blocks) - 1) // group * group
     filled = np.empty(width, np.int64)
     end = 0
     for start in range(0, last + 1, group):
         some = blocks[start : start + group]
-        transpose(stream, some, tokens[:width])
+        lay_out(stream, some, width, tile, tokens)
         for i in range(width):
             own = tokens[i]
             for k in range(len(some)):
@@ -53,16 +57,49 @@ def tally(stream, blocks, desk, begins, earlier, where):  # type: ignore[no-unty
 
 
 @njit(nogil=True)
-def transpose(stream, blocks, columns):  # type: ignore[no-untyped-def]
-    """columns[i, k] = the token i behind the start of block k; sixteen blocks at a time."""
-    whole = len(blocks) // 16 * 16
-    for k in range(0, whole, 16):
-        for i in range(columns.shape[0]):
-            for e in range(16):  # an unsigned index is not looked at for its sign
-                columns[i, k + e] = stream[np.uint64(blocks[k + e] + i)]
-    for k in range(whole, len(blocks)):
-        for i in range(columns.shape[0]):
-            columns[i, k] = stream[np.uint64(blocks[k] + i)]
+def lay_out(stream, blocks, width, tile, columns):  # type: ignore[no-untyped-def]
+    """columns[i, k] = the token i < width behind the start of block k.
+
+    tile: (TILE, W) room for TILE blocks of W >= width tokens.  columns: (W, at least as many as
+    there are blocks, rounded up to whole tiles).  What is beyond width and blocks is of no meaning.
+
+    Tokens of a block are read together, all of a page while its address is known, and those of a
+    position written together: neither waits for memory once for every token.
+    """
+    for k in range(0, len(blocks), TILE):
+        for e in range(min(TILE, len(blocks) - k)):
+            start = np.uint64(blocks[k + e])  # an unsigned index is not looked at for its sign
+            for i in range(width):
+                tile[e, i] = stream[start + np.uint64(i)]
+        if tile.itemsize == 2:
+            turn(tile.view(np.uint64), columns.view(np.uint64), -(-width // 4), k // 4)
+        else:
+            for i in range(width):
+                for e in range(TILE):
+                    columns[i, k + e] = tile[e, i]
+
+
+@njit(nogil=True)
+def turn(tile, columns, width, first):  # type: ignore[no-untyped-def]
+    """Transpose a tile (TILE, width) into columns from `first` on, in words of four tokens."""
+    for i in range(width):
+        for e in range(TILE // 4):
+            a, b = tile[4 * e, i], tile[4 * e + 1, i]
+            c, d = tile[4 * e + 2, i], tile[4 * e + 3, i]
+            a, b = exchanged(a, b, np.uint64(16), np.uint64(0x0000_FFFF_0000_FFFF))
+            c, d = exchanged(c, d, np.uint64(16), np.uint64(0x0000_FFFF_0000_FFFF))
+            a, c = exchanged(a, c, np.uint64(32), np.uint64(0x0000_0000_FFFF_FFFF))
+            b, d = exchanged(b, d, np.uint64(32), np.uint64(0x0000_0000_FFFF_FFFF))
+            store(columns, 4 * i, first + e, a)
+            store(columns, 4 * i + 1, first + e, b)
+            store(columns, 4 * i + 2, first + e, c)
+            store(columns, 4 * i + 3, first + e, d)
+
+
+@njit(nogil=True)
+def exchanged(x, y, bits, low):  # type: ignore[no-untyped-def]
+    """Two words with the high parts of one and the low parts of the other exchanged."""
+    return x & low | (y & low) << bits, x >> bits & low | y & ~low
 
 
 @njit(nogil=True)

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from posgeom import PosgeomError, count_positions, streams
 from posgeom.streams import count_stream, run_length
-from posgeom.tally import compress, tally, transpose, unpack
+from posgeom.tally import TILE, compress, lay_out, tally, unpack
 
 
 def by_hand(ids, n, n_folds):
@@ -27,10 +27,11 @@ def by_hand(ids, n, n_folds):
     return table
 
 
-def desk_of(width, vocabulary, group):
-    """Of its own, since those of a count are put away."""
-    desk = streams._desk(np.dtype(np.uint16), width, vocabulary)
-    return desk._replace(tokens=np.zeros((width, group), dtype=np.uint16))
+def many(ids, blocks, earlier, rows, vocabulary):
+    width = rows.stop - rows.start
+    desk = streams._desk(ids.dtype, width, vocabulary, 64)
+    room = np.empty(width * vocabulary, dtype=np.uint64)
+    return streams._many(ids, blocks, earlier, rows, desk, room)
 
 
 def laid_open(entries):
@@ -65,7 +66,7 @@ def test_tables_groups_segments_and_threads_leave_no_trace(monkeypatch, tokens):
     ids[:5_000] %= 30  # ids that come only in later segments
     whole = count_stream(ids, "ids", 16, 8)
     monkeypatch.setattr(streams, "TABLE", 130)  # three positions at a time
-    monkeypatch.setattr(streams, "GROUP", 32)
+    monkeypatch.setattr(streams, "ROOM", 400)  # groups of one tile
     monkeypatch.setattr(streams, "SEGMENT", 10_000)
     told = Mock()
     parts = count_stream(ids, "ids", 16, 8, told)
@@ -90,7 +91,7 @@ def test_rare_tokens_are_sorted_and_frequent_ones_counted():
     expected = csr_array(expected)
     for entries, filled in (
         streams._few(ids, blocks, earlier[5:25]),
-        streams._many(ids, blocks, earlier, slice(5, 25), desk_of(20, 300, 64)),
+        many(ids, blocks, earlier, slice(5, 25), 300),
     ):
         values, columns = laid_open(entries)
         assert np.array_equal(values, expected.data)
@@ -133,10 +134,11 @@ def test_a_run_is_of_whole_blocks():
     assert run_length(10**12, 1_024) == 65_536
 
 
-@pytest.mark.parametrize("group", [16, 20, 45, 64])
-def test_compiled_loops_are_those_that_are_written(group):
+@pytest.mark.parametrize("group", [1, 64, 65, 192, 1_000])
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+def test_compiled_loops_are_those_that_are_written(dtype, group):
     rng = np.random.default_rng(4)
-    ids, blocks = rng.integers(0, 11, 500).astype(np.uint16), np.arange(0, 450, 10)
+    ids, blocks = rng.integers(0, 11, 2_100).astype(dtype), np.arange(0, 2_050, 10)
     earlier = csr_array(rng.integers(0, 2, (50, 11)))
     begins = earlier.indptr[3:47].copy()
     begins[20:] = begins[20]  # and rows without
@@ -146,9 +148,10 @@ def test_compiled_loops_are_those_that_are_written(group):
         expected[np.arange(43), ids[block : block + 43]] += 1
     expected = csr_array(expected)
     for loop in (tally, tally.py_func):
-        desk = desk_of(43, 11, group)
-        filled = loop(ids, blocks, desk, begins, earlier.data, earlier.indices)
-        values, columns = laid_open(desk.entries[: filled.sum()])
+        desk = streams._desk(ids.dtype, 43, 11, group)
+        entries = np.empty(43 * 11, dtype=np.uint64)
+        filled = loop(ids, blocks, desk, begins, earlier.data, earlier.indices, entries)
+        values, columns = laid_open(entries[: filled.sum()])
         assert np.array_equal(filled, np.diff(expected.indptr))
         assert np.array_equal(values, expected.data)
         assert np.array_equal(columns, expected.indices)
@@ -156,16 +159,23 @@ def test_compiled_loops_are_those_that_are_written(group):
         assert not desk.table.any()
 
 
-@pytest.mark.parametrize("blocks", [1, 16, 37])
-def test_ids_are_laid_out_by_position(blocks):
-    ids = np.random.default_rng(8).integers(0, 99, 400)
-    begins = np.random.default_rng(9).integers(0, 390, blocks)
-    expected = ids[np.arange(10)[:, None] + begins]
-    for loop in (transpose, transpose.py_func):
-        columns = np.zeros((10, blocks + 3), dtype=np.int64)
-        loop(ids, begins, columns)
-        assert np.array_equal(columns[:, :blocks], expected)
-        assert not columns[:, blocks:].any()
+@given(
+    st.sampled_from([np.uint16, np.uint32]),
+    st.integers(1, 2 * TILE + 1),
+    st.integers(1, 70),
+    st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=60, deadline=None)
+def test_ids_are_laid_out_by_position(dtype, blocks, width, seed):
+    rng = np.random.default_rng(seed)
+    ids = rng.integers(0, np.iinfo(dtype).max, 400, dtype, endpoint=True)
+    begins = rng.integers(0, 400 - width, blocks, endpoint=True)
+    desk = streams._desk(ids.dtype, width, 1, blocks)
+    for loop in (lay_out, lay_out.py_func):
+        desk.tokens[:] = 7
+        loop(ids, begins, width, desk.tile, desk.tokens)
+        expected = ids[np.arange(width)[:, None] + begins]
+        assert np.array_equal(desk.tokens[:width, :blocks], expected)
 
 
 def test_entries_hold_the_largest_ids_and_counts():
@@ -186,7 +196,7 @@ def test_counts_may_be_larger_than_counters_hold():
     """Those of earlier segments, to which the counters of this one are added."""
     ids, blocks = np.zeros(300, dtype=np.uint16), np.arange(100)
     earlier = csr_array(np.array([[5_000_000_000, 0], [0, 3]]))
-    entries, filled = streams._many(ids, blocks, earlier, slice(0, 2), desk_of(2, 2, 64))
+    entries, filled = many(ids, blocks, earlier, slice(0, 2), 2)
     assert laid_open(entries)[0].tolist() == [5_000_000_100, 100, 3]
     assert filled.tolist() == [1, 2]
 
