@@ -71,7 +71,7 @@ def design_command(
         return
     show_scores(made.scores)
     low = made.extended or made.low_rank
-    floor = f"{made.floor}: no encoding of offsets alone has less stress"
+    floor = f"{made.floor}: no encoding of offsets alone has less stress, errors apart"
     click.echo(
         f"\nshift-invariant floor {'–' if made.floor.value != made.floor.value else floor}"
         f"\nencoding: {made.table_family}, rank {low.rank}, {len(low.A):,} positions, "

@@ -161,6 +161,7 @@ def _row(encoding: str, truth: float, fit: Estimate | None) -> dict[str, Any]:
 def summary(runs: "pd.DataFrame") -> "pd.DataFrame":
     """A row for each shape, size and estimator: errors, coverage, the winner, what was found.
 
+    all             all shapes with structure, and sizes, together: each run counts once
     runs            seeds; of them, `rejected` is the share in which the test finds structure
     error           mean absolute error of stress over runs and encodings
     worst           the largest mean absolute error of one encoding
@@ -173,6 +174,10 @@ def summary(runs: "pd.DataFrame") -> "pd.DataFrame":
     """
     import pandas as pd
 
+    structured = runs[runs["shape"] != "none"]
+    own = structured["shape"] + structured["documents"].astype(str) + structured["seed"].astype(str)
+    together = structured.assign(shape="all", seed=own)
+    runs = pd.concat([runs, together, together.assign(documents="all")])
     rows = []
     keys = ["shape", "documents", "estimator"]
     for (shape, size, estimator), cell in runs.groupby(keys, sort=False):

@@ -15,7 +15,7 @@ def report():
 
 
 def test_summary_is_of_the_runs(report):
-    table = summary(report.runs).set_index(["shape", "estimator"])
+    table = summary(report.runs).query("documents == 3_000").set_index(["shape", "estimator"])
     assert len(report.runs) == 2 * (3 * 4 + 3 * 3)
     cell = report.runs.query("shape == 'mixture' and estimator == 'debiased'")
     known = cell[cell["encoding"] != "mds"]
@@ -23,6 +23,20 @@ def test_summary_is_of_the_runs(report):
     assert table.loc[("mixture", "debiased"), "error"] == pytest.approx(error.mean())
     assert table.loc[("mixture", "debiased"), "rejected"] == 1
     assert error.mean() < table.loc[("mixture", "plugin"), "error"]
+
+
+def test_the_shapes_with_structure_are_summed_up_together(report):
+    runs = report.runs.query("estimator == 'debiased'")
+    far = runs.query("shape == 'mixture'").assign(shape="line", documents=9_000)
+    far.loc[far["encoding"] == "alibi", "truth"] += 0.5
+    far["stress"], far["low"], far["high"] = (far["truth"] + x for x in (0.2, 0.1, 0.3))
+    table = summary(pd.concat([runs, far])).set_index(["shape", "documents"])
+    rows = table.loc[[("mixture", 3_000), ("line", 9_000)]]
+    for column in ("error", "coverage", "squared_ratio", "rank", "right"):
+        assert table.loc[("all", "all"), column] == pytest.approx(rows[column].mean())
+    assert table.loc[("all", "all"), "runs"] == 4
+    assert table.loc[("all", 9_000)].equals(table.loc[("line", 9_000)])
+    assert rows["coverage"].tolist() == [1, 0]
 
 
 def test_equal_seeds_give_equal_runs(report):
