@@ -1,8 +1,8 @@
 """A store past the cache, for what is written whole and not read again soon.
 
-An ordinary store first reads the cache line that it writes to, and drives out another: half of the
-traffic of a loop that does little else.  NumPy copies large arrays like this; numba has no name
-for it.
+An ordinary store first reads the cache line that it writes to, and drives out another: much of
+the traffic of a loop that does little else.  numba has no name for it; the C library copies large
+arrays like this.
 """
 
 from typing import Any
@@ -14,6 +14,11 @@ from numba.extending import intrinsic
 
 
 def _store(typing, words, i, j, word):  # type: ignore[no-untyped-def]
+    """words[i, j] = word, of 64 bits, in compiled loops.
+
+    The indices, 0 or more, are not looked at; a word lies at a multiple of eight bytes.
+    """
+
     def written(context, builder, signature, arguments):  # type: ignore[no-untyped-def]
         kind = signature.args[0]
         array = context.make_array(kind)(context, builder, arguments[0])
@@ -26,5 +31,4 @@ def _store(typing, words, i, j, word):  # type: ignore[no-untyped-def]
     return types.void(words, types.intp, types.intp, types.uint64), written
 
 
-store: Any = intrinsic(_store)  # in compiled loops: store(words, i, j, word) is words[i, j] = word,
-# for a C-contiguous array of 64-bit words and i, j >= 0, which are not looked at
+store: Any = intrinsic(_store)

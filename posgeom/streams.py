@@ -27,9 +27,11 @@ MOST_TOKENS = 1 << 24  # token types: memory grows with the largest id
 RUN = 65_536  # tokens of a run, or fewer where that leaves less than so many runs,
 RUNS = 4_096  # so that every fold has its share
 SEGMENT = 1 << 31  # bytes counted together: their pages are read once, and stay in memory
-TABLE = 1 << 23  # counters that a thread fills at a time: 32 MB at the most
-WIDTHS = 32, 128  # positions at a time: the more, the faster is a thread, and the fewer have work
-ROOM = 1 << 28  # tokens laid out at a time, by all threads together
+TABLE = 1 << 23  # counters that a thread fills at a time, or those of one position
+WIDTHS = 32, 128  # positions at a time, least and most: a wide span is faster, narrow ones are more
+GROUP = 1 << 17  # blocks laid out at a time, which stay in the cache if positions are few,
+PER_TYPE = 16  # or so many for each token type, since a group ends with a look at all of them
+ROOM = 1 << 28  # tokens laid out at a time, by all threads together: 512 MB, or 1 GB of 32 bits
 
 
 def count_stream(
@@ -79,13 +81,20 @@ def run_length(n_tokens: int, n: int) -> int:
     return n * max(1, min(RUN // n, n_tokens // n // RUNS))
 
 
-def check_vocabulary(largest: int) -> int:
-    """The largest id of a corpus, once it is known to be one; else PosgeomError."""
-    if largest >= MOST_TOKENS:
+def check_vocabulary(token: int) -> int:
+    """The least or the largest id of a corpus, once it is known to be one; else PosgeomError."""
+    if not 0 <= token < MOST_TOKENS:
         raise PosgeomError(
-            f"token id {largest} came; expected ids of a vocabulary, below {MOST_TOKENS:,}"
+            f"token id {token} came; expected ids of a vocabulary, 0 or more, below {MOST_TOKENS:,}"
         )
-    return largest
+    return token
+
+
+def _largest(ids: Ids) -> int:
+    """The largest of ids that are all a vocabulary's; else PosgeomError."""
+    if ids.dtype.kind != "u":
+        check_vocabulary(int(ids.min(initial=0)))
+    return check_vocabulary(int(ids.max(initial=0)))
 
 
 Entries = NDArray[np.uint64]  # column << 40 | value, row by row
@@ -123,8 +132,8 @@ def _digests(part: Ids, length: int, each: Each) -> tuple[int, list[int]]:
     def digests() -> list[int]:
         return [_digest(part[k : k + length]) for k in range(0, len(part), length)]
 
-    largest, found = each(lambda find: find(), (part.max, digests))
-    return check_vocabulary(int(largest)), found
+    largest, found = each(lambda find: find(), (lambda: _largest(part), digests))
+    return largest, found
 
 
 def _digest(ids: Ids) -> int:
@@ -134,26 +143,25 @@ def _digest(ids: Ids) -> int:
     """
     from xxhash import xxh3_128_intdigest
 
-    wide = ids.dtype.itemsize > 2 and ids.max() >= 1 << 16
-    return xxh3_128_intdigest(ids.astype("<u4" if wide else "<u2", copy=False).data)
+    wide = ids.dtype.itemsize > 2 and ids.max(initial=0) >= 1 << 16
+    return xxh3_128_intdigest(np.ascontiguousarray(ids, "<u4" if wide else "<u2").data)
 
 
 def _short_block(stream: Ids, length: int, n: int, n_folds: int) -> csr_array:
     """(K·n, V) counts of the last block, if it is short: the stream ends in the middle of it."""
     short = stream[len(stream) // n * n :]
-    check_vocabulary(int(short.max(initial=0)))
-    rest = short.astype(np.int64)
+    largest, rest = _largest(short), short.astype(np.int64)
     digest = _digest(stream[(len(stream) - 1) // length * length :])
     rows = digest % n_folds * n + np.arange(len(rest))
     ones = np.ones(len(rest), dtype=np.int64)
-    return csr_array((ones, (rows, rest)), (n_folds * n, 1 + rest.max(initial=0)))
+    return csr_array((ones, (rows, rest)), (n_folds * n, 1 + largest))
 
 
 class Desk(NamedTuple):
     """What a thread works with, used again and again: fresh memory costs more than counting."""
 
     tile: Ids  # (TILE, at least width), room for some blocks
-    tokens: Ids  # (at least width, at least blocks), room for those of a group
+    tokens: Ids  # (at least width, at least blocks), room for a group; each row begins a cache line
     counters: NDArray[np.uint32]  # (V,), at 0
     table: NDArray[np.uint32]  # (width, V), at 0; not touched where one group is all
 
@@ -162,13 +170,13 @@ def _desk(dtype: np.dtype[Any], width: int, V: int, blocks: int) -> Desk:
     """For so many positions, token types, and blocks in a group, rounded up to whole tiles."""
     from posgeom.tally import TILE
 
-    whole = -(-width // 4) * 4  # tokens in words
-    group = max(1, -(-blocks // TILE)) * TILE + TILE // 2  # rows that share no cache set
-    tokens = np.empty(whole * group + 64 // dtype.itemsize, dtype)
-    begin = -tokens.ctypes.data % 64 // dtype.itemsize  # of a cache line
+    whole = -(-width // 4) * 4  # whole words of tokens
+    stride = max(1, -(-blocks // TILE)) * TILE + TILE // 2  # neighbours share no cache set
+    tokens = np.empty(whole * stride + 64 // dtype.itemsize, dtype)
+    begin = -tokens.ctypes.data % 64 // dtype.itemsize
     return Desk(
         tile=np.empty((TILE, whole + 16), dtype),
-        tokens=tokens[begin : begin + whole * group].reshape(whole, group),
+        tokens=tokens[begin : begin + whole * stride].reshape(whole, stride),
         counters=np.zeros(V, dtype=np.uint32),
         table=np.zeros((width, V), dtype=np.uint32),
     )
@@ -187,12 +195,14 @@ def _with_segment(
     from numba import get_num_threads
 
     V = counts.shape[1]
-    share = counts.shape[0] // (4 * get_num_threads())  # four spans for each thread
-    width = max(1, min(n, TABLE // V, max(WIDTHS[0], min(share, WIDTHS[1]))))
+    wanted = counts.shape[0] // (4 * get_num_threads())  # so that each thread has four spans
+    width = max(1, min(n, TABLE // V, max(WIDTHS[0], min(wanted, WIDTHS[1]))))
+    width = -(-n // -(-n // width))  # all alike
     blocks = np.arange(len(part) // n) * n
     fold_of = folds[blocks // length]
     own = [blocks[fold_of == k] for k in range(counts.shape[0] // n)]
-    group = min(max(map(len, own)), ROOM // get_num_threads() // width)
+    room = ROOM // get_num_threads() // width
+    group = min(max(map(len, own)), max(GROUP, PER_TYPE * V), room)
     spans = [(k, i, min(i + width, n)) for k in range(len(own)) for i in range(0, n, width)]
     desks: SimpleQueue[Desk] = SimpleQueue()  # one for each thread
     rooms: SimpleQueue[Entries] = SimpleQueue()  # and one more, since results wait to be taken

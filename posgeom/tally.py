@@ -9,7 +9,7 @@ from numba import njit
 from posgeom.nontemporal import store
 
 VALUE = np.uint64(40)  # bits of an entry that are its value, below those of its column
-TILE = 64  # blocks laid out at a time: they stay in the cache until they are written
+TILE = 64  # blocks laid out at a time: few, so that they are still in the cache when written
 
 
 @njit(nogil=True)
@@ -26,7 +26,8 @@ def tally(stream, blocks, desk, begins, earlier, where, entries):  # type: ignor
     the cache.  Only a group that is not the last leaves them in the table.
     """
     tile, tokens, counters, table = desk
-    width, group, one = len(begins) - 1, tokens.shape[1] // TILE * TILE, np.uint32(1)
+    width, one = len(begins) - 1, np.uint32(1)
+    group = tokens.shape[1] // TILE * TILE  # what is over is no room: see streams.Desk
     last = max(0, len(blocks) - 1) // group * group
     filled = np.empty(width, np.int64)
     end = 0
@@ -60,11 +61,12 @@ def tally(stream, blocks, desk, begins, earlier, where, entries):  # type: ignor
 def lay_out(stream, blocks, width, tile, columns):  # type: ignore[no-untyped-def]
     """columns[i, k] = the token i < width behind the start of block k.
 
-    tile: (TILE, W) room for TILE blocks of W >= width tokens.  columns: (W, at least as many as
-    there are blocks, rounded up to whole tiles).  What is beyond width and blocks is of no meaning.
+    tile: (TILE, W) room for TILE blocks.  columns: (W, blocks) or more of either, blocks rounded
+    up to whole tiles.  W: width rounded up to a multiple of 4, or more.  What is beyond width and
+    blocks is of no meaning.
 
-    Tokens of a block are read together, all of a page while its address is known, and those of a
-    position written together: neither waits for memory once for every token.
+    Tokens of a block are read together, and those of a position written together.  One of each
+    block at a time would wait for memory, and for the address of a page, at every token.
     """
     for k in range(0, len(blocks), TILE):
         for e in range(min(TILE, len(blocks) - k)):
@@ -81,7 +83,10 @@ def lay_out(stream, blocks, width, tile, columns):  # type: ignore[no-untyped-de
 
 @njit(nogil=True)
 def turn(tile, columns, width, first):  # type: ignore[no-untyped-def]
-    """Transpose a tile (TILE, width) into columns from `first` on, in words of four tokens."""
+    """Transpose a tile (TILE, W) of words into columns (4 W, …) from word `first` on.
+
+    A word holds four tokens, the first in its lowest bits; width <= W words are read.
+    """
     for i in range(width):
         for e in range(TILE // 4):
             a, b = tile[4 * e, i], tile[4 * e + 1, i]

@@ -52,12 +52,44 @@ def test_counts_are_those_of_columns(dtype, tokens, n, vocabulary):
     assert counts.counts.has_canonical_format
 
 
-@given(st.integers(1, 400), st.integers(2, 9), st.integers(1, 60), st.integers(0, 2**32 - 1))
-@settings(max_examples=60, deadline=None)
-def test_any_stream_is_counted_like_columns(tokens, n, vocabulary, seed):
-    ids = np.random.default_rng(seed).integers(0, vocabulary, tokens)
+@given(
+    st.sampled_from(["u1", "<u2", ">u2", "<u4", ">i4", "<i8"]),
+    st.integers(1, 400),
+    st.integers(1, 9),
+    st.integers(1, 60),
+    st.integers(0, 2**32 - 1),
+)
+@settings(max_examples=80, deadline=None)
+def test_any_stream_is_counted_like_columns(dtype, tokens, n, vocabulary, seed):
+    ids = np.random.default_rng(seed).integers(0, vocabulary, tokens).astype(dtype)
     counts = count_stream(ids, "ids", n, 2)
     assert np.array_equal(counts.counts.toarray().reshape(2, n, -1), by_hand(ids, n, 2))
+
+
+@pytest.mark.parametrize("dtype", ["<u2", ">u2", "<i4"])
+def test_the_largest_ids_of_a_type_are_counted(dtype):
+    most = min(np.iinfo(dtype).max, streams.MOST_TOKENS - 1)
+    ids = np.array([most, most - 1, 0, most] * 40_000).astype(dtype)
+    counts = count_stream(ids[: 4 * 32_768], "ids", 4, 1).counts
+    assert counts.shape == (4, most + 1)
+    assert counts.indices.tolist() == [most, most - 1, 0, most]
+    assert counts.data.tolist() == [32_768] * 4
+
+
+@pytest.mark.parametrize("at", [5_000, 39_999])  # in a whole block, in the short one
+@pytest.mark.parametrize("token", [-1, -70_000, streams.MOST_TOKENS])
+def test_ids_of_no_vocabulary_are_refused(at, token):
+    ids = np.arange(39_999 + 1, dtype=np.int32) % 9
+    ids[at] = token
+    with pytest.raises(PosgeomError, match=f"token id {token} came"):
+        count_stream(ids, "ids", 7, 2)
+
+
+def test_any_array_of_ids_is_a_stream():
+    ids = np.random.default_rng(5).integers(0, 99, 2_000).astype(np.uint16)
+    whole = count_stream(ids[::2].copy(), "ids", 8, 2)
+    assert count_stream(ids[::2], "ids", 8, 2).provenance == whole.provenance
+    assert not count_stream(np.empty(0, dtype=np.uint32), "ids", 8, 2).counts.nnz
 
 
 @pytest.mark.parametrize("tokens", [30_011, 30_000])  # with and without a short block
@@ -65,7 +97,7 @@ def test_tables_groups_segments_and_threads_leave_no_trace(monkeypatch, tokens):
     ids = np.random.default_rng(1).integers(0, 40, tokens).astype(np.uint16)
     ids[:5_000] %= 30  # ids that come only in later segments
     whole = count_stream(ids, "ids", 16, 8)
-    monkeypatch.setattr(streams, "TABLE", 130)  # three positions at a time
+    monkeypatch.setattr(streams, "TABLE", 130)  # three positions at a time, at the most
     monkeypatch.setattr(streams, "ROOM", 400)  # groups of one tile
     monkeypatch.setattr(streams, "SEGMENT", 10_000)
     told = Mock()
@@ -78,6 +110,17 @@ def test_tables_groups_segments_and_threads_leave_no_trace(monkeypatch, tokens):
     assert parts.provenance == whole.provenance
     assert np.array_equal(parts.documents, whole.documents)
     assert sum(call.args[0] for call in told.call_args_list) == len(ids)
+
+
+@pytest.mark.parametrize("widths", [(1, 1), (2, 5), (4, 128), (128, 128)])
+@pytest.mark.parametrize("group", [1, 100])
+def test_spans_of_any_width_give_the_same_counts(monkeypatch, widths, group):
+    ids = np.random.default_rng(6).integers(0, 9, 40_000).astype(np.uint16)
+    monkeypatch.setattr(streams, "WIDTHS", widths)
+    monkeypatch.setattr(streams, "GROUP", group)
+    monkeypatch.setattr(streams, "PER_TYPE", 0)
+    counts = count_stream(ids, "ids", 17, 4)
+    assert np.array_equal(counts.counts.toarray().reshape(4, 17, -1), by_hand(ids, 17, 4))
 
 
 def test_rare_tokens_are_sorted_and_frequent_ones_counted():
