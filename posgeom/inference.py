@@ -14,6 +14,7 @@ from posgeom.geometry import Geometry
 FloatArray = NDArray[np.float64]
 
 LEFT = 0.05  # of all squares that must be left without the rare tokens, for them to have a shape
+CUT_SHARE = 0.5  # of what cutting squares off at 0 changes; the bias from halves has the rest
 
 
 @dataclass(frozen=True)
@@ -81,9 +82,9 @@ def numbers(measure: Callable[[FloatArray], FloatArray], geometry: Geometry) -> 
     the jackknife.  half = √(t² (se² + bias²) + Σ shift²), t of Student with K − 1 degrees of
     freedom.  The bias is one more error, since it is itself only estimated.  The shifts are
     systematic ones, which no fold shows, since all folds agree in them: of the number when all
-    rare tokens count as one, and when squares below 0 count as 0, at the same sum of squares.
-    Signed roots fall short where distances are small beside their noise, those cut off at 0 are
-    too large.
+    rare tokens count as one, and half of that when squares below 0 count as 0, at the same sum of
+    squares.  Signed roots fall short where distances are small beside their noise, and those cut
+    off at 0 are too large; halves of the folds show some of it, as bias.
     """
     value = np.asarray(measure(geometry.squared))
     none = np.zeros_like(value)
@@ -93,9 +94,10 @@ def numbers(measure: Callable[[FloatArray], FloatArray], geometry: Geometry) -> 
     se = jackknife_se(measure(geometry.replicates))
     half = student.ppf(0.975, len(geometry.replicates) - 1) * np.hypot(se, bias)
     total = float(geometry.squared.sum())
-    for other in (geometry.lumped, np.maximum(geometry.squared, 0)):
+    cut = np.maximum(geometry.squared, 0)
+    for other, share in ((geometry.lumped, 1), (cut, CUT_SHARE)):
         if other is not None:
-            half = np.hypot(half, _shift(measure, other, value, total))
+            half = np.hypot(half, share * _shift(measure, other, value, total))
     return Numbers(value, bias, se, half)
 
 
