@@ -180,7 +180,7 @@ class _Tally:
         ones = np.ones(len(ids), dtype=np.int32 if self.tokens < 1 << 31 else np.int64)
         new = coo_array((ones, (rows, ids)), (self.counts.shape[0], width)).tocsr()
         self.counts.resize(new.shape)
-        self.counts = self.counts + new
+        self.counts = self.counts + new if self.counts.nnz else new
         self._pending, self._n_pending = [], 0
 
     def finish(

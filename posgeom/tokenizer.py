@@ -1,8 +1,10 @@
 """Tokenizers: from texts to ids, by a file, by training, or by plain rules."""
 
+import copy
 import hashlib
 import json
 import re
+from array import array
 from collections.abc import Callable, Iterable, Sequence
 from itertools import chain
 from pathlib import Path
@@ -80,7 +82,7 @@ class GrowingTokenizer:
         pieces = [self._split(text) for text in texts]
         for piece in dict.fromkeys(chain.from_iterable(pieces)):
             self._ids.setdefault(piece, len(self._ids))
-        return _flat([list(map(self._ids.__getitem__, row)) for row in pieces])
+        return _flat(list(map(self._ids.__getitem__, row)) for row in pieces)
 
 
 class ByteTokenizer:
@@ -100,17 +102,14 @@ class ByteTokenizer:
 
 
 class LibraryTokenizer:
-    """A tokenizer of the `tokenizers` library, its truncation and padding switched off."""
+    """A tokenizer of the `tokenizers` library, its truncation and padding switched off in place."""
 
     grows = False
 
     def __init__(
         self, backend: "tokenizers.Tokenizer", name: str, special_tokens: bool = False
     ) -> None:
-        import tokenizers
-
-        # a copy: the caller's own tokenizer keeps its truncation and padding
-        self._backend = tokenizers.Tokenizer.from_str(backend.to_str())
+        self._backend = backend
         self._special = special_tokens
         self.name = name
         self.notes: tuple[str, ...] = ()
@@ -146,7 +145,7 @@ class LibraryTokenizer:
     def encode(self, texts: Sequence[str]) -> tuple[IntArray, IntArray]:
         """Ids in one row, and how many each text has."""
         encoded = self._backend.encode_batch_fast(list(texts), add_special_tokens=self._special)
-        return _flat([e.ids for e in encoded])
+        return _flat(e.ids for e in encoded)
 
     def to_json(self) -> str:
         """The tokenizer as the text of a tokenizer.json."""
@@ -168,7 +167,8 @@ def load_tokenizer(
         return spec
     backend = getattr(spec, "backend_tokenizer", spec)
     if hasattr(backend, "encode_batch_fast"):
-        return LibraryTokenizer(backend, type(spec).__name__, special_tokens)
+        own = copy.deepcopy(backend)  # the caller's keeps its truncation and padding
+        return LibraryTokenizer(own, type(spec).__name__, special_tokens)
     spec = str(spec)
     if spec in PLAIN:
         if special_tokens:
@@ -275,7 +275,8 @@ def _trained(spec: str, corpus: Corpus | None, special_tokens: bool) -> LibraryT
             f"tokenizer {spec!r} cannot be trained on {corpus.name}: {_first_line(error)}; "
             "try another number of pieces"
         ) from error
-    tokenizer = LibraryTokenizer(backend, spec, special_tokens)
+    read_back = copy.deepcopy(backend)  # by way of its file, where unigram's scores are rounded
+    tokenizer = LibraryTokenizer(read_back, spec, special_tokens)
     tokenizer.notes = (
         f"tokenizer {spec} was trained on the first {len(texts):,} documents "
         f"({sum(map(len, texts)):,} characters) and has {len(tokenizer.vocabulary):,} pieces",
@@ -283,10 +284,12 @@ def _trained(spec: str, corpus: Corpus | None, special_tokens: bool) -> LibraryT
     return tokenizer
 
 
-def _flat(rows: list[list[int]]) -> tuple[IntArray, IntArray]:
-    lengths = np.array([len(row) for row in rows], dtype=np.int64)
-    ids = np.fromiter(chain.from_iterable(rows), dtype=np.int64, count=int(lengths.sum()))
-    return ids, lengths
+def _flat(rows: Iterable[list[int]]) -> tuple[IntArray, IntArray]:
+    ids, lengths = array("q"), []
+    for row in rows:  # one at a time, while it is in the cache
+        ids.fromlist(row)
+        lengths.append(len(row))
+    return np.asarray(ids, dtype=np.int64), np.array(lengths, dtype=np.int64)
 
 
 def _first_line(error: Exception) -> str:
