@@ -6,13 +6,14 @@ from functools import lru_cache, reduce
 from hashlib import blake2b
 from operator import add
 from os import PathLike
-from typing import Any, NoReturn
+from typing import Any, NamedTuple, NoReturn
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import coo_array, csr_array
 from tqdm import tqdm
 
+from posgeom.ahead import threads_ahead
 from posgeom.corpus import Corpus, open_corpus
 from posgeom.counts import PositionCounts, Provenance, canonical, rename_columns
 from posgeom.errors import PosgeomError
@@ -25,7 +26,8 @@ IntArray = NDArray[np.int64]
 
 MOST_POSITIONS = 512  # counted where no number is given
 BATCH_DOCUMENTS, BATCH_SIZE = 2_000, 2_000_000  # documents, and characters or ids
-FLUSH = 16_000_000  # tokens between two merges into the sparse counts
+FLUSH = 16_000_000  # tokens between two merges into the sparse counts, at most,
+SOON = 1_000_000  # and at least
 _BAR: dict[str, Any] = {"desc": "count", "leave": False, "unit_scale": True}
 
 
@@ -75,10 +77,13 @@ def count_positions(
             else load_tokenizer(tokenizer, source, special_tokens=special_tokens)
         )
         tally = _Tally(window, pieces, folds)
-        with tqdm(**_BAR, unit=" documents", disable=not progress) as bar:
-            for batch in _batches(source):
+        with (
+            tqdm(**_BAR, unit=" documents", disable=not progress) as bar,
+            threads_ahead(1) as each,
+        ):
+            for batch in each(tally.encoded, _batches(source)):
                 tally.add(batch)
-                bar.update(len(batch))
+                bar.update(batch.read)
         counts = tally.finish(source, special_tokens, grid)
     return counts if part else completed(counts, source, positions, up_to)
 
@@ -113,6 +118,21 @@ def completed(
     return counts if up_to is None else counts.first(min(up_to, counts.provenance.longest))
 
 
+class _Batch(NamedTuple):
+    """Documents read together.
+
+    read     how many
+    usable   those with content
+    ids      (tokens,) of all of them in one row
+    lengths  (usable,) ids of each
+    """
+
+    read: int
+    usable: list[Document]
+    ids: IntArray
+    lengths: IntArray
+
+
 class _Tally:
     """Counts that grow batch by batch."""
 
@@ -130,13 +150,30 @@ class _Tally:
         self._pending: list[tuple[NDArray[Any], NDArray[np.int32]]] = []
         self._n_pending = 0
 
-    def add(self, batch: list[Document]) -> None:
-        """Count a batch of documents; those without content are passed over."""
-        self.read += len(batch)
-        usable = [d for d in batch if d.content is not None and len(d.content)]
+    def encoded(self, documents: list[Document]) -> _Batch:
+        """The documents that have content, as ids."""
+        usable = [d for d in documents if d.content is not None and len(d.content)]
+        return _Batch(len(documents), usable, *self._encode([d.content for d in usable]))
+
+    def _encode(self, contents: list[Any]) -> tuple[IntArray, IntArray]:
+        if not contents:
+            return np.empty(0, dtype=np.int64), np.empty(0, dtype=np.int64)
+        holds_text = isinstance(contents[0], str)
+        if any(isinstance(c, str) != holds_text for c in contents):
+            raise PosgeomError("the corpus mixes texts and token ids; give one kind")
+        if not holds_text:
+            lengths = np.array([len(c) for c in contents], dtype=np.int64)
+            return np.concatenate(contents).astype(np.int64), lengths
+        if self.tokenizer is None:
+            raise PosgeomError("the corpus was said to hold token ids and holds texts")
+        return self.tokenizer.encode(contents)
+
+    def add(self, batch: _Batch) -> None:
+        """Count a batch."""
+        read, usable, ids, lengths = batch
+        self.read += read
         if not usable:
             return
-        ids, lengths = self._encode([d.content for d in usable])
         keys = [_digest(d.content) for d in usable]
         folds = np.array(
             [
@@ -156,19 +193,9 @@ class _Tally:
         check_vocabulary(int(ids.max(initial=0)))  # before it is narrowed
         self._pending.append((rows[kept].astype(self._row_type), ids[kept].astype(np.int32)))
         self._n_pending += int(kept.sum())
-        if self._n_pending > FLUSH:
+        # at first soon, while the next batch is encoded; later as many as a merge looks at anyway
+        if self._n_pending > min(FLUSH, max(SOON, self.counts.nnz)):
             self._flush()
-
-    def _encode(self, contents: list[Any]) -> tuple[IntArray, IntArray]:
-        holds_text = isinstance(contents[0], str)
-        if any(isinstance(c, str) != holds_text for c in contents):
-            raise PosgeomError("the corpus mixes texts and token ids; give one kind")
-        if not holds_text:
-            lengths = np.array([len(c) for c in contents], dtype=np.int64)
-            return np.concatenate(contents).astype(np.int64), lengths
-        if self.tokenizer is None:
-            raise PosgeomError("the corpus was said to hold token ids and holds texts")
-        return self.tokenizer.encode(contents)
 
     def _flush(self) -> None:
         if not self._pending:
@@ -178,7 +205,10 @@ class _Tally:
         width = max(self.counts.shape[1], int(ids.max(initial=0)) + 1)
         # four bytes a count are enough for the first two thousand million tokens
         ones = np.ones(len(ids), dtype=np.int32 if self.tokens < 1 << 31 else np.int64)
-        new = coo_array((ones, (rows, ids)), (self.counts.shape[0], width)).tocsr()
+        by_id = coo_array((ones, (ids, rows)), (width, self.counts.shape[0]))
+        by_id.has_canonical_format = True  # it is not, but then it is left as it is
+        new = by_id.tocsr().T.tocsr()  # sorted by being turned, which takes half of the time
+        new.sum_duplicates()
         self.counts.resize(new.shape)
         self.counts = self.counts + new if self.counts.nnz else new
         self._pending, self._n_pending = [], 0

@@ -5,10 +5,7 @@ document is a run of them, whose fold is a hash of its ids: equal runs are in on
 cannot pass for structure.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import contextmanager
+from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Any, NamedTuple, TypeVar
 
@@ -16,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
+from posgeom.ahead import Each, threads_ahead
 from posgeom.counts import BY_RUN, PositionCounts, Provenance
 from posgeom.errors import PosgeomError
 
@@ -43,12 +41,14 @@ def count_stream(
     The last block may be short.
     Raises PosgeomError for ids that are no vocabulary's.
     """
+    from numba import get_num_threads
+
     length = run_length(len(stream), n)
     counts = _short_block(stream, length, n, n_folds)
     advance(int(counts.nnz))
     documents, fingerprint = np.zeros(n_folds, dtype=np.int64), 0
     step = max(1, SEGMENT // stream.itemsize // length) * length
-    with _threads() as each:
+    with threads_ahead(get_num_threads()) as each:
         for start in range(0, len(stream), step):
             part = stream[start : start + step]
             largest, digests = _digests(part, length, each)
@@ -98,32 +98,6 @@ def _largest(ids: Ids) -> int:
 
 
 Entries = NDArray[np.uint64]  # column << 40 | value, row by row
-Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
-
-
-@contextmanager
-def _threads() -> Iterator[Each]:
-    """A map over threads, as many as NUMBA_NUM_THREADS or the machine has; none outlives it.
-
-    It runs no more than one ahead of the threads, since results wait in memory to be taken.
-    """
-    from numba import get_num_threads
-
-    pool = ThreadPoolExecutor(get_num_threads())
-
-    def each(work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[Any]:
-        begun: deque[Future[Any]] = deque()
-        for job in jobs:
-            begun.append(pool.submit(work, job))
-            if len(begun) > get_num_threads():
-                yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
-
-    try:
-        yield each
-    finally:
-        pool.shutdown(cancel_futures=True)
 
 
 def _digests(part: Ids, length: int, each: Each) -> tuple[int, list[int]]:

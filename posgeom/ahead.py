@@ -1,0 +1,33 @@
+"""A map over threads that work ahead of who takes their results, but not far ahead."""
+
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
+from typing import Any
+
+Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
+
+
+@contextmanager
+def threads_ahead(n: int) -> Iterator[Each]:
+    """A map over n threads, its results in the order of the jobs; no thread outlives it.
+
+    It begins no more than one job more than there are threads, since results wait in memory to be
+    taken.
+    """
+    pool = ThreadPoolExecutor(n)
+
+    def each(work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[Any]:
+        begun: deque[Future[Any]] = deque()
+        for job in jobs:
+            begun.append(pool.submit(work, job))
+            if len(begun) > n:
+                yield begun.popleft().result()
+        while begun:
+            yield begun.popleft().result()
+
+    try:
+        yield each
+    finally:
+        pool.shutdown(cancel_futures=True)
