@@ -1,5 +1,6 @@
 """The streaming pass: from a corpus to its counts."""
 
+import os
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from functools import lru_cache, reduce
@@ -28,6 +29,7 @@ MOST_POSITIONS = 512  # counted where no number is given
 BATCH_DOCUMENTS, BATCH_SIZE = 2_000, 2_000_000  # documents, and characters or ids
 FLUSH = 16_000_000  # tokens between two merges into the sparse counts, at most,
 SOON = 1_000_000  # and at least
+ONE_THREAD = ("off", "false", "f", "no", "n", "0")  # as `tokenizers` reads it
 _BAR: dict[str, Any] = {"desc": "count", "leave": False, "unit_scale": True}
 
 
@@ -79,7 +81,7 @@ def count_positions(
         tally = _Tally(window, pieces, folds)
         with (
             tqdm(**_BAR, unit=" documents", disable=not progress) as bar,
-            threads_ahead(1) as each,
+            threads_ahead(_encoders()) as each,
         ):
             for batch in each(tally.encoded, _batches(source)):
                 tally.add(batch)
@@ -344,6 +346,11 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
             batch, size = [], 0
     if batch:
         yield batch
+
+
+def _encoders() -> int:
+    """Threads that encode ahead: none where the tokenizer is held to one, as a cluster's are."""
+    return int(os.environ.get("TOKENIZERS_PARALLELISM", "").lower() not in ONE_THREAD)
 
 
 def _with_separators(ids: IntArray, lengths: IntArray, separator: int) -> tuple[IntArray, IntArray]:

@@ -8,7 +8,7 @@ import pytest
 from posgeom.ahead import threads_ahead
 
 
-@pytest.mark.parametrize("n", [1, 3])
+@pytest.mark.parametrize("n", [0, 1, 3])
 def test_results_come_in_the_order_of_the_jobs(n):
     def work(k):
         time.sleep(0.01 * (k % 3 == 0))
@@ -19,7 +19,7 @@ def test_results_come_in_the_order_of_the_jobs(n):
         assert list(each(work, [])) == []
 
 
-@pytest.mark.parametrize("n", [1, 2])
+@pytest.mark.parametrize("n", [0, 1, 2])
 def test_no_more_jobs_are_begun_than_threads_and_one(n):
     begun = []
     with threads_ahead(n) as each:

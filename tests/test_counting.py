@@ -1,5 +1,6 @@
 """The streaming pass against a plain loop, its defaults and its refusals."""
 
+import threading
 from collections import Counter
 from hashlib import blake2b
 
@@ -9,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from posgeom import Document, PosgeomError, count_positions, counting
+from posgeom.tokenizer import load_tokenizer
 
 DOCUMENTS = ["the cat sat", "the dog", "", "a cat and a dog", None, "the the the the"]
 
@@ -68,6 +70,28 @@ def test_order_and_batches_leave_no_trace(monkeypatch, align):
     assert whole.provenance == again.provenance
     for part in ("data", "indices", "indptr"):
         assert np.array_equal(getattr(whole.counts, part), getattr(again.counts, part))
+
+
+@pytest.mark.parametrize(("held", "ahead"), [("false", False), ("0", False), ("", True)])
+def test_batches_are_encoded_ahead_unless_the_tokenizer_is_held_to_one_thread(
+    monkeypatch, held, ahead
+):
+    monkeypatch.setenv("TOKENIZERS_PARALLELISM", held)
+    monkeypatch.setattr(counting, "BATCH_DOCUMENTS", 3)
+    tokenizer, by = load_tokenizer("words"), set()
+    encode = tokenizer.encode
+    monkeypatch.setattr(
+        tokenizer, "encode", lambda texts: by.add(threading.current_thread()) or encode(texts)
+    )
+    documents = [f"w{i % 5} w{i % 3} w{i % 2}" for i in range(20)]
+    counts = count_positions(documents, tokenizer, 3)
+    assert (threading.main_thread() not in by) == ahead
+    assert len(by) == 1
+    expected = np.zeros((3, 5), dtype=int)
+    for text in documents:
+        for i, word in enumerate(text.split()):
+            expected[i, counts.vocabulary.index(word)] += 1
+    assert np.array_equal(counts.pooled.toarray(), expected)
 
 
 def test_batches_leave_no_trace_in_packed_streams(monkeypatch):
