@@ -289,10 +289,8 @@ def fit_sentence(scores: "pd.DataFrame", best: str, second: str, lead: Estimate 
     if lead is None:
         return f"{text}."
     beyond = "beyond its error" if lead.differs_from_zero else "within its error: a tie"
-    return (
-        f"{text}; {second} has {lead.value:.3f} more ({lead.low:.3f} to {lead.high:.3f}), "
-        f"which is {beyond}."
-    )
+    more = f"{lead.value:.3f} more ({lead.low:.3f} to {lead.high:.3f})".replace("-", "−")
+    return f"{text}; {second} has {more}, which is {beyond}."
 
 
 def random_sentence(scores: "pd.DataFrame", best: str) -> list[str]:

@@ -106,7 +106,7 @@ def test_rare_tokens_that_hold_all_structure_leave_the_winner_open():
     assert found.lead is not None
     assert (found.lead.low, found.lead.high) == (-1, 1)
     assert found.needed is None
-    assert "within its error" in " ".join(found.sentences)
+    assert "(−1.000 to 1.000), which is within its error: a tie" in " ".join(found.sentences)
 
 
 def test_what_is_not_known_is_null_in_json():
