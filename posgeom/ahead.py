@@ -14,7 +14,8 @@ def threads_ahead(n: int) -> Iterator[Each]:
     """A map over n threads, its results in the order of the jobs; no thread outlives it.
 
     It begins no more than one job more than there are threads, since results wait in memory to be
-    taken.  Without threads it is map, and each job is done when its result is taken.
+    taken; an interruption waits for what is begun.  Without threads it is map, and each job is
+    done when its result is taken.
     """
     if not n:
         yield map

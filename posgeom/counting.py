@@ -29,7 +29,7 @@ MOST_POSITIONS = 512  # counted where no number is given
 BATCH_DOCUMENTS, BATCH_SIZE = 2_000, 2_000_000  # documents, and characters or ids
 FLUSH = 16_000_000  # tokens between two merges into the sparse counts, at most,
 SOON = 1_000_000  # and at least
-ONE_THREAD = ("off", "false", "f", "no", "n", "0")  # as `tokenizers` reads it
+ONE_THREAD = ("", "off", "false", "f", "no", "n", "0")  # as `tokenizers` reads it
 _BAR: dict[str, Any] = {"desc": "count", "leave": False, "unit_scale": True}
 
 
@@ -47,7 +47,7 @@ def count_positions(
     progress: bool = False,
     **reading: Any,
 ) -> PositionCounts:
-    """Count the tokens of a corpus by position, in one pass that holds no more than a batch.
+    """Count the tokens of a corpus by position, in one pass that holds a few batches at most.
 
     corpus      a source string or path, an iterable of texts or of id sequences, or a Corpus
     tokenizer   a spec, a path or an object, see load_tokenizer; not used where the corpus is ids
@@ -207,10 +207,7 @@ class _Tally:
         width = max(self.counts.shape[1], int(ids.max(initial=0)) + 1)
         # four bytes a count are enough for the first two thousand million tokens
         ones = np.ones(len(ids), dtype=np.int32 if self.tokens < 1 << 31 else np.int64)
-        by_id = coo_array((ones, (ids, rows)), (width, self.counts.shape[0]))
-        by_id.has_canonical_format = True  # it is not, but then it is left as it is
-        new = by_id.tocsr().T.tocsr()  # sorted by being turned, which takes half of the time
-        new.sum_duplicates()
+        new = _sparse(ones, rows, ids, (self.counts.shape[0], width))
         self.counts.resize(new.shape)
         self.counts = self.counts + new if self.counts.nnz else new
         self._pending, self._n_pending = [], 0
@@ -348,9 +345,26 @@ def _batches(documents: Iterable[Document]) -> Iterator[list[Document]]:
         yield batch
 
 
+def _sparse(
+    values: NDArray[Any], rows: NDArray[Any], columns: NDArray[Any], shape: tuple[int, int]
+) -> csr_array:
+    """Values by row and column, those of one place summed, columns in order.
+
+    As coo_array(…).tocsr(), in half of the time: being turned sorts.
+    """
+    if shape[1] > len(values):  # rows of the turned array, of which most would be empty
+        return coo_array((values, (rows, columns)), shape).tocsr()
+    turned = coo_array((values, (columns, rows)), shape[::-1])
+    turned.has_canonical_format = True  # it is not; but so it is neither sorted nor summed
+    made = turned.tocsr().T.tocsr()
+    made.has_canonical_format = False
+    made.sum_duplicates()
+    return made
+
+
 def _encoders() -> int:
     """Threads that encode ahead: none where the tokenizer is held to one, as a cluster's are."""
-    return int(os.environ.get("TOKENIZERS_PARALLELISM", "").lower() not in ONE_THREAD)
+    return int(os.environ.get("TOKENIZERS_PARALLELISM", "true").lower() not in ONE_THREAD)
 
 
 def _with_separators(ids: IntArray, lengths: IntArray, separator: int) -> tuple[IntArray, IntArray]:

@@ -37,6 +37,7 @@ def count_stream(
 ) -> PositionCounts:
     """Counts of a packed stream of token ids (tokens,), in memory or mapped, cut into blocks of n.
 
+    It takes as many threads as NUMBA_NUM_THREADS says, or the machine has.
     name: what the provenance calls it.  advance: is told of so many tokens when they are counted.
     The last block may be short.
     Raises PosgeomError for ids that are no vocabulary's.

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.sparse import coo_array
 
 from posgeom import Document, PosgeomError, count_positions, counting
 from posgeom.tokenizer import load_tokenizer
@@ -60,11 +61,12 @@ def test_documents_without_content_are_skipped_and_told():
 
 
 @pytest.mark.parametrize("align", ["start", "end"])
-def test_order_and_batches_leave_no_trace(monkeypatch, align):
+@pytest.mark.parametrize("constant", ["FLUSH", "SOON"])
+def test_order_and_batches_leave_no_trace(monkeypatch, align, constant):
     documents = [f"w{i * i % 13} w{i % 5} w{i % 3}"[: 6 + i % 4] for i in range(100)]
     whole = count_positions(documents, positions=3, align=align)
     monkeypatch.setattr(counting, "BATCH_DOCUMENTS", 7)
-    monkeypatch.setattr(counting, "FLUSH", 10)
+    monkeypatch.setattr(counting, constant, 10)
     again = count_positions(documents[::-1], positions=3, align=align)
     assert whole.vocabulary == again.vocabulary
     assert whole.provenance == again.provenance
@@ -72,11 +74,15 @@ def test_order_and_batches_leave_no_trace(monkeypatch, align):
         assert np.array_equal(getattr(whole.counts, part), getattr(again.counts, part))
 
 
-@pytest.mark.parametrize(("held", "ahead"), [("false", False), ("0", False), ("", True)])
+@pytest.mark.parametrize(
+    ("held", "ahead"), [("False", False), ("0", False), ("", False), ("true", True), (None, True)]
+)
 def test_batches_are_encoded_ahead_unless_the_tokenizer_is_held_to_one_thread(
     monkeypatch, held, ahead
 ):
-    monkeypatch.setenv("TOKENIZERS_PARALLELISM", held)
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    if held is not None:
+        monkeypatch.setenv("TOKENIZERS_PARALLELISM", held)
     monkeypatch.setattr(counting, "BATCH_DOCUMENTS", 3)
     tokenizer, by = load_tokenizer("words"), set()
     encode = tokenizer.encode
@@ -92,6 +98,18 @@ def test_batches_are_encoded_ahead_unless_the_tokenizer_is_held_to_one_thread(
         for i, word in enumerate(text.split()):
             expected[i, counts.vocabulary.index(word)] += 1
     assert np.array_equal(counts.pooled.toarray(), expected)
+
+
+@given(st.integers(1, 60), st.integers(1, 40), st.integers(0, 80), st.integers(0, 2**32 - 1))
+def test_sparse_counts_are_those_of_scipy(n_rows, n_columns, size, seed):
+    rng = np.random.default_rng(seed)
+    rows = rng.integers(0, n_rows, size).astype(np.uint16)
+    columns = rng.integers(0, n_columns, size).astype(np.int32)
+    ones = np.ones(size, dtype=np.int32)
+    found = counting._sparse(ones, rows, columns, (n_rows, n_columns))
+    expected = coo_array((ones, (rows, columns)), (n_rows, n_columns)).tocsr()
+    for part in ("data", "indices", "indptr"):
+        np.testing.assert_array_equal(getattr(found, part), getattr(expected, part))
 
 
 def test_batches_leave_no_trace_in_packed_streams(monkeypatch):
