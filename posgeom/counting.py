@@ -81,7 +81,7 @@ def count_positions(
         tally = _Tally(window, pieces, folds)
         with (
             tqdm(**_BAR, unit=" documents", disable=not progress) as bar,
-            threads_ahead(_encoders()) as each,
+            threads_ahead(_encoders(pieces)) as each,
         ):
             for batch in each(tally.encoded, _batches(source)):
                 tally.add(batch)
@@ -362,9 +362,15 @@ def _sparse(
     return made
 
 
-def _encoders() -> int:
-    """Threads that encode ahead: none where the tokenizer is held to one, as a cluster's are."""
-    return int(os.environ.get("TOKENIZERS_PARALLELISM", "true").lower() not in ONE_THREAD)
+def _encoders(tokenizer: Tokenizer | None) -> int:
+    """Threads that encode ahead of the counting.
+
+    None where tokenizers are held to one thread, as a cluster's are; one where a piece gets its
+    id when it is first seen; else two, of which one tokenizes while the other makes ids of tokens.
+    """
+    if os.environ.get("TOKENIZERS_PARALLELISM", "true").lower() in ONE_THREAD:
+        return 0
+    return 1 if tokenizer is None or tokenizer.grows else 2
 
 
 def _with_separators(ids: IntArray, lengths: IntArray, separator: int) -> tuple[IntArray, IntArray]:

@@ -285,11 +285,11 @@ def _trained(spec: str, corpus: Corpus | None, special_tokens: bool) -> LibraryT
 
 
 def _flat(rows: Iterable[list[int]]) -> tuple[IntArray, IntArray]:
-    ids, lengths = array("q"), []
+    ids, lengths = array("I"), []  # of no other type is an array filled as fast
     for row in rows:  # one at a time, while it is in the cache
         ids.fromlist(row)
         lengths.append(len(row))
-    return np.asarray(ids, dtype=np.int64), np.array(lengths, dtype=np.int64)
+    return np.array(ids, dtype=np.int64), np.array(lengths, dtype=np.int64)
 
 
 def _first_line(error: Exception) -> str:
