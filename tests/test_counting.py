@@ -6,12 +6,13 @@ from hashlib import blake2b
 
 import numpy as np
 import pytest
+import tokenizers
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.sparse import coo_array
 
 from posgeom import Document, PosgeomError, count_positions, counting
-from posgeom.tokenizer import load_tokenizer
+from posgeom.tokenizer import LibraryTokenizer, load_tokenizer
 
 DOCUMENTS = ["the cat sat", "the dog", "", "a cat and a dog", None, "the the the the"]
 
@@ -98,6 +99,28 @@ def test_batches_are_encoded_ahead_unless_the_tokenizer_is_held_to_one_thread(
         for i, word in enumerate(text.split()):
             expected[i, counts.vocabulary.index(word)] += 1
     assert np.array_equal(counts.pooled.toarray(), expected)
+
+
+@pytest.mark.parametrize("align", ["start", "packed"])
+def test_batches_encoded_by_two_threads_stay_in_order(monkeypatch, align):
+    """In a packed stream each document's place depends on all before it."""
+    words = {"[UNK]": 0} | {f"w{i}": i + 1 for i in range(13)}
+    backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
+    backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
+    documents = [" ".join(f"w{(i * j) % 13}" for j in range(1, 2 + i % 5)) for i in range(200)]
+    whole = count_positions(documents, backend, 8, align, folds=4)
+    monkeypatch.setattr(counting, "BATCH_DOCUMENTS", 3)
+    by, split = set(), LibraryTokenizer.encode
+    monkeypatch.setattr(
+        LibraryTokenizer,
+        "encode",
+        lambda self, texts: by.add(threading.current_thread()) or split(self, texts),
+    )
+    monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
+    again = count_positions(documents, backend, 8, align, folds=4)
+    assert len(by) == 2
+    assert np.array_equal(whole.counts.toarray(), again.counts.toarray())
+    assert whole.provenance == again.provenance
 
 
 @given(st.integers(1, 60), st.integers(1, 40), st.integers(0, 80), st.integers(0, 2**32 - 1))
