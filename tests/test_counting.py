@@ -118,7 +118,7 @@ def test_batches_encoded_by_two_threads_stay_in_order(monkeypatch, align):
     )
     monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
     again = count_positions(documents, backend, 8, align, folds=4)
-    assert len(by) == 2
+    assert threading.main_thread() not in by
     assert np.array_equal(whole.counts.toarray(), again.counts.toarray())
     assert whole.provenance == again.provenance
 
