@@ -108,7 +108,7 @@ def test_batches_encoded_by_two_threads_stay_in_order(monkeypatch, align):
     backend = tokenizers.Tokenizer(tokenizers.models.WordLevel(words, unk_token="[UNK]"))
     backend.pre_tokenizer = tokenizers.pre_tokenizers.Whitespace()
     documents = [" ".join(f"w{(i * j) % 13}" for j in range(1, 2 + i % 5)) for i in range(200)]
-    whole = count_positions(documents, backend, 8, align, folds=4)
+    whole = count_positions(documents, backend, 5, align, folds=4)
     monkeypatch.setattr(counting, "BATCH_DOCUMENTS", 3)
     by, split = set(), LibraryTokenizer.encode
     monkeypatch.setattr(
@@ -117,7 +117,7 @@ def test_batches_encoded_by_two_threads_stay_in_order(monkeypatch, align):
         lambda self, texts: by.add(threading.current_thread()) or split(self, texts),
     )
     monkeypatch.delenv("TOKENIZERS_PARALLELISM", raising=False)
-    again = count_positions(documents, backend, 8, align, folds=4)
+    again = count_positions(documents, backend, 5, align, folds=4)
     assert threading.main_thread() not in by
     assert np.array_equal(whole.counts.toarray(), again.counts.toarray())
     assert whole.provenance == again.provenance
