@@ -133,7 +133,8 @@ def test_without_projections_it_is_the_sum_itself():
     zero = np.zeros((1, D))
     eye = Projections(W_q=np.eye(D)[None], W_k=np.eye(D)[None], b_q=zero, b_k=zero)
     plain, same = content_terms(X, positions, P), content_terms(X, positions, P, eye)
-    np.testing.assert_array_equal(plain.variance.value, same.variance.value)
+    # not to the last bit: processors sum arrays of other strides in other orders
+    np.testing.assert_allclose(plain.variance.value, same.variance.value, rtol=1e-12)
     assert plain.at == "the sum"
     assert plain.heads == 1
 
