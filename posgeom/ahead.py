@@ -11,7 +11,7 @@ Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 
 @contextmanager
 def threads_ahead(n: int) -> Iterator[Each]:
-    """A map over n threads, its results in the order of the jobs; no thread outlives it.
+    """A map over n threads, 0 or more, its results in the order of the jobs; none outlives it.
 
     It begins no more than one job more than there are threads, since results wait in memory to be
     taken; an interruption waits for what is begun.  Without threads it is map, and each job is
@@ -25,7 +25,7 @@ def threads_ahead(n: int) -> Iterator[Each]:
     def each(work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[Any]:
         begun: deque[Future[Any]] = deque()
         for job in jobs:
-            begun.append(pool.submit(work, job))
+            begun.append(_begun(pool, work, job))
             if len(begun) > n:
                 yield begun.popleft().result()
         while begun:
@@ -35,3 +35,12 @@ def threads_ahead(n: int) -> Iterator[Each]:
         yield each
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _begun(pool: ThreadPoolExecutor, work: Callable[[Any], Any], job: Any) -> Future[Any]:
+    try:
+        return pool.submit(work, job)
+    except RuntimeError:  # the main thread has ended; others may go on, but begin none
+        done: Future[Any] = Future()
+        done.set_result(work(job))
+        return done

@@ -126,7 +126,7 @@ class _Batch(NamedTuple):
     read     how many
     usable   those with content
     ids      (tokens,) of all of them in one row
-    lengths  (usable,) ids of each
+    lengths  (usable,) how many ids each has
     """
 
     read: int
@@ -365,8 +365,8 @@ def _sparse(
 def _encoders(tokenizer: Tokenizer | None) -> int:
     """Threads that encode ahead of the counting.
 
-    None where tokenizers are held to one thread, as a cluster's are; one where a piece gets its
-    id when it is first seen; else two, of which one tokenizes while the other makes ids of tokens.
+    0 where tokenizers are held to one thread, as a cluster's are; 1 where a piece gets its id when
+    it is first seen; else 2, of which one tokenizes while the other makes ids of tokens.
     """
     if os.environ.get("TOKENIZERS_PARALLELISM", "true").lower() in ONE_THREAD:
         return 0

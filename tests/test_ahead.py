@@ -1,5 +1,7 @@
 """A map over threads that keeps the order, and does not run far ahead."""
 
+import subprocess
+import sys
 import threading
 import time
 
@@ -60,3 +62,20 @@ def test_errors_of_the_jobs_themselves_come_through():
 
     with pytest.raises(ValueError, match="no second job"), threads_ahead(1) as each:
         list(each(lambda k: k, jobs()))
+
+
+def test_a_thread_that_outlives_the_main_one_does_the_work_itself():
+    """The interpreter then begins no threads; those there are go on."""
+    program = """
+import threading
+from posgeom.ahead import threads_ahead
+
+def late():
+    threading.main_thread().join()
+    with threads_ahead(2) as each:
+        print(list(each(lambda k: k * k, range(4))))
+
+threading.Thread(target=late).start()
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert (done.stdout.strip(), done.stderr) == ("[0, 1, 4, 9]", "")
