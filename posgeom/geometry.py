@@ -162,7 +162,8 @@ def estimate_geometry(
     force       distances even where the test finds no structure: a picture of noise, with a note
 
     Raises PosgeomError for an unknown estimator or metric, where fewer than two positions have
-    enough tokens, and where distances are forced of a corpus in which no token came twice.
+    enough tokens, where distances are forced of a corpus in which no token came twice, and where
+    squared distances sum to 0 or less: half of the documents contradicts the other half.
     """
     if estimator not in ESTIMATORS:
         known = f"{', '.join(ESTIMATORS[:-1])} or {ESTIMATORS[-1]}"
@@ -249,6 +250,14 @@ def _without_noise(
     else:
         directions = smoothing_rank(counts, max(1, test.significant))
         found = debiased_squares(counts, gram, directions, progress=progress)
+    total = float(found.squared.sum())
+    if total <= 0:
+        raise PosgeomError(
+            f"squared distances between positions sum to {total:.2g} over two halves of the "
+            f"documents (test of stationarity: p = {test.p_value:.2g}), and should be above 0: "
+            "what some documents show of positions, others contradict, as where groups of them "
+            "differ; take each kind of document by itself, or --estimator plugin to look at all"
+        )
     if not test.significant:
         forced = (
             f"the test finds no structure (p = {test.p_value:.2g}): the distances were forced, and "

@@ -1,12 +1,14 @@
 """From counts to distances: by hand, on known truths, on real corpora."""
 
 import os
+import random
 
 import numpy as np
 import pytest
 from scipy.spatial.distance import cdist
 
 from posgeom import (
+    Document,
     PosgeomError,
     SyntheticCorpus,
     count_positions,
@@ -175,3 +177,23 @@ def test_a_part_of_a_grid_keeps_its_flat_numbers():
     assert part.positions.tolist() == [[7, 7], [1, 1]]
     assert part.index.tolist() == [63, 9]
     assert part.squared[0, 1] == whole.squared[9, 63]
+
+
+def test_halves_that_contradict_each_other_have_no_distances():
+    """A group of three fifths has those words at a position that the others have elsewhere."""
+    lot = random.Random(1)
+    words = [f"w{i}" for i in range(200)]
+    documents = []
+    for i in range(4_000):
+        own = [words[(7 * i + j * (j % 3)) % 200] for j in range(12)]
+        text = [
+            word if lot.random() < 0.5 else lot.choice(words[: 20 + 5 * j])
+            for j, word in enumerate(own)
+        ]
+        documents.append(Document(" ".join(text), "large" if i % 5 < 3 else f"group {i}"))
+    counts = count_positions(documents)
+    with pytest.raises(PosgeomError, match="others contradict") as error:
+        estimate_geometry(counts)
+    assert "p = 0.002" in str(error.value)
+    assert "--estimator plugin" in str(error.value)
+    assert estimate_geometry(counts, "plugin").squared.sum() > 0
