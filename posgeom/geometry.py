@@ -255,8 +255,8 @@ def _without_noise(
         raise PosgeomError(
             f"squared distances between positions sum to {total:.2g} over two halves of the "
             f"documents (test of stationarity: p = {test.p_value:.2g}), and should be above 0: "
-            "what some documents show of positions, others contradict, as where groups of them "
-            "differ; take each kind of document by itself, or --estimator plugin to look at all"
+            "what some documents show of positions, others contradict, by chance or since groups "
+            "of them differ; take each kind by itself, or --estimator plugin to look at all"
         )
     if not test.significant:
         forced = (
