@@ -163,7 +163,7 @@ def estimate_geometry(
 
     Raises PosgeomError for an unknown estimator or metric, where fewer than two positions have
     enough tokens, where distances are forced of a corpus in which no token came twice, and where
-    squared distances sum to 0 or less: half of the documents contradicts the other half.
+    those that the test finds sum to 0 or less: half of the documents contradicts the other half.
     """
     if estimator not in ESTIMATORS:
         known = f"{', '.join(ESTIMATORS[:-1])} or {ESTIMATORS[-1]}"
@@ -251,12 +251,12 @@ def _without_noise(
         directions = smoothing_rank(counts, max(1, test.significant))
         found = debiased_squares(counts, gram, directions, progress=progress)
     total = float(found.squared.sum())
-    if total <= 0:
+    if test.significant and total <= 0:  # of noise, which was forced, it may be anything
         raise PosgeomError(
             f"squared distances between positions sum to {total:.2g} over two halves of the "
             f"documents (test of stationarity: p = {test.p_value:.2g}), and should be above 0: "
-            "what some documents show of positions, others contradict, by chance or since groups "
-            "of them differ; take each kind by itself, or --estimator plugin to look at all"
+            "what some documents show of positions, others contradict, as where groups of them "
+            "differ; take each kind of document by itself, or --estimator plugin to look at all"
         )
     if not test.significant:
         forced = (
