@@ -19,7 +19,7 @@ from posgeom.encodings.registry import convert_options
 from posgeom.errors import PosgeomError
 from posgeom.inference import Estimate
 from posgeom.mds import spectral_mds_of
-from posgeom.order import FINEST, centred_ranks, ordered_triples, row_orders
+from posgeom.order import centred_ranks, ordered_triples, per_unit, row_orders
 from posgeom.rank import check_rank
 from posgeom.scoring import COLUMNS
 from posgeom.tiles import Pass, Seen, Squares, one_pass, tiled_squares
@@ -180,7 +180,7 @@ def _violation(
     """Share of the triples of the anchors that are in the wrong order, and the anchors' error."""
     from posgeom.inversions import row_inversions  # numba takes half a second to load
 
-    broken = row_inversions(δ, FINEST / max(δ.max(initial=0), 1e-300), *orders)
+    broken = row_inversions(δ, per_unit(δ), *orders)
     ordered = ordered_triples(orders[1])
     if not ordered.any():
         return 0.0, 0.0

@@ -117,20 +117,15 @@ def largest_eigenpairs(B: FloatArray, r: int) -> tuple[FloatArray, FloatArray]:
 
 def centred_gram(D: FloatArray, *, squared: bool = False) -> FloatArray:
     """B = −½ J D² J, the Gram matrix of the points about their centroid, (n, n)."""
-    S = D if squared else D**2
-    means = S.mean(axis=0)
-    B = S - (means - means.mean() / 2)[:, None]
-    B -= means - means.mean() / 2
-    B *= -0.5
-    return symmetrised(B)
-
-
-def symmetrised(M: FloatArray) -> FloatArray:
-    """(M + Mᵀ)/2 in the place of M (n, n), exactly symmetric."""
-    for a, b in square_blocks(len(M)):
-        block = (M[a, b] + M[b, a].T) / 2
-        M[a, b], M[b, a] = block, block.T
-    return M
+    B = D.copy() if squared else D**2
+    mean = B.mean(axis=0)
+    mean -= mean.mean() / 2
+    for a, b in square_blocks(len(B)):
+        block = (B[a, b] + B[b, a].T) / 2  # rounding, and what a user gives, may not be symmetric
+        block -= mean[a, None] + mean[b]
+        block *= -0.5
+        B[a, b], B[b, a] = block, block.T
+    return B
 
 
 def square_blocks(n: int) -> Iterator[tuple[slice, slice]]:

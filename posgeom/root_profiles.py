@@ -55,9 +55,10 @@ class RootProfiles:
         rows = S[:, np.flatnonzero(~many & (held > 0))]
         rare = csc_array(rows)
         squares = np.einsum("iv,iv->i", frequent, frequent)
-        squares += rows.power(2).sum(axis=1)
         local = (rare.indices % TILE).astype(np.uint16)
         begins, means = _begins(rows, rare), rare.mean(axis=0)
+        rows.data *= rows.data
+        squares += rows.sum(axis=1)
         half = frequent.astype(np.float32) if single else None
         return cls(frequent, rare, squares, single, local, begins, means, half)
 

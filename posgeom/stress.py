@@ -17,11 +17,11 @@ from scipy.spatial.distance import squareform
 from posgeom.errors import PosgeomError
 from posgeom.mds import check_square
 from posgeom.order import (
-    FINEST,
     LARGE,
     centred_ranks,
     levels,
     ordered_triples,
+    per_unit,
     repeated_ranks,
     row_orders,
     violations,
@@ -115,7 +115,7 @@ class Target:
         from posgeom.inversions import row_inversions
 
         order, same = self._orders
-        broken = row_inversions(delta, FINEST / max(delta.max(), 1e-300), order, same).sum()
+        broken = row_inversions(delta, per_unit(delta), order, same).sum()
         return float(broken / self._ordered) if self._ordered else 0.0
 
     def prepare(self, pool: Executor) -> None:

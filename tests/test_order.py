@@ -14,14 +14,16 @@ from scipy.stats import rankdata, spearmanr
 from posgeom import order
 from posgeom.inversions import row_inversions
 from posgeom.order import (
-    FINEST,
+    LARGE,
     centred_ranks,
     levels,
     ordered_triples,
+    per_unit,
     repeated_ranks,
     row_orders,
     violations,
 )
+from posgeom.radix import radix_ranks
 from posgeom.stress import Target, monotonicity_violation, pairs
 
 with_ties = arrays(np.float64, st.integers(1, 40), elements=st.integers(0, 6).map(float))
@@ -31,6 +33,24 @@ with_ties = arrays(np.float64, st.integers(1, 40), elements=st.integers(0, 6).ma
 @settings(deadline=None)
 def test_ranks_are_scipys_less_their_mean(x):
     np.testing.assert_array_equal(centred_ranks(x), rankdata(x) - (len(x) + 1) / 2)
+
+
+distances = arrays(np.float64, st.integers(1, 300), elements=st.floats(0, 1e6))
+
+
+@given(with_ties | distances)
+@settings(deadline=None)
+def test_ranks_by_digits_are_scipys_of_the_levels(x):
+    expected = rankdata(levels(x)) - (len(x) + 1) / 2
+    np.testing.assert_array_equal(radix_ranks(x, per_unit(x)), expected)
+
+
+def test_many_ranks_are_scipys():
+    """All three digits of the levels are used, and ties across them."""
+    x = np.random.default_rng(4).exponential(size=LARGE // 2)
+    x[::7] = x[3]
+    expected = rankdata(levels(x)) - (len(x) + 1) / 2
+    np.testing.assert_array_equal(centred_ranks(x), expected)
 
 
 @given(with_ties, st.data())
@@ -74,7 +94,7 @@ def test_the_compiled_loop_counts_triples(two):
     δ, D = two
     n = len(D)
     orders = row_orders(D, np.arange(n))
-    broken = row_inversions(δ, FINEST / δ.max(), *orders)
+    broken = row_inversions(δ, per_unit(δ), *orders)
     for i in range(n):
         others = [j for j in range(n) if j != i]
         triples = [(j, k) for j, k in permutations(others, 2) if D[i, j] < D[i, k]]
@@ -89,7 +109,7 @@ def test_long_rows_agree_with_numpy(m):
     δ, D = rng.random((3, m + 1)), np.round(rng.random((3, m + 1)), 2)
     own = np.array([0, m // 2, m])
     orders = row_orders(D, own)
-    broken = row_inversions(δ, FINEST / δ.max(), *orders)
+    broken = row_inversions(δ, per_unit(δ), *orders)
     others = np.arange(m + 1) != own[:, None]
     e, d = (levels(M)[others].reshape(3, m) for M in (δ, D))
     assert (broken.sum(), ordered_triples(orders[1]).sum()) == violations(e, d)

@@ -14,6 +14,7 @@ from posgeom.errors import PosgeomError
 FloatArray = NDArray[np.float64]
 
 BYTES = 4  # of a float32, what tables and caches are counted in
+_ROWS = 16  # of a matrix of distances that stay in the cache
 
 
 @dataclass(frozen=True)
@@ -126,7 +127,13 @@ def distances_between_rows(X: FloatArray) -> FloatArray:
     """(n, n) Euclidean distances between the rows of X (n, d)."""
     X = X - X.mean(axis=0)  # distances are unchanged, and close rows of a far table do not cancel
     squares = (X * X).sum(axis=1)
-    D = np.sqrt(np.maximum(squares[:, None] + squares[None, :] - 2 * (X @ X.T), 0))
-    D = (D + D.T) / 2
+    D: FloatArray = X @ X.T  # exactly symmetric: BLAS fills one half, and copies it
+    for start in range(0, len(D), _ROWS):
+        rows = slice(start, start + _ROWS)
+        of_rows = D[rows]
+        of_rows *= -2
+        of_rows += squares[rows, None] + squares
+        np.maximum(of_rows, 0, out=of_rows)
+        np.sqrt(of_rows, out=of_rows)
     np.fill_diagonal(D, 0)
     return D
