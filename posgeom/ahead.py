@@ -4,6 +4,7 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
+from itertools import islice
 from typing import Any
 
 Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
@@ -13,9 +14,9 @@ Each = Callable[[Callable[[Any], Any], Iterable[Any]], Iterator[Any]]
 def threads_ahead(n: int) -> Iterator[Each]:
     """A map over n threads, 0 or more, its results in the order of the jobs; none outlives it.
 
-    It begins no more than one job more than there are threads, since results wait in memory to be
-    taken; an interruption waits for what is begun.  Without threads it is map, and each job is
-    done when its result is taken.
+    A job for each thread is begun at once, and no more than one beside these while a result is
+    waited for, since others wait in memory to be taken; an interruption waits for what is begun.
+    Without threads it is map, and each job is done when its result is taken.
     """
     if not n:
         yield map
@@ -23,13 +24,17 @@ def threads_ahead(n: int) -> Iterator[Each]:
     pool = ThreadPoolExecutor(n)
 
     def each(work: Callable[[Any], Any], jobs: Iterable[Any]) -> Iterator[Any]:
-        begun: deque[Future[Any]] = deque()
-        for job in jobs:
-            begun.append(_begun(pool, work, job))
-            if len(begun) > n:
+        jobs = iter(jobs)
+        begun = deque(_begun(pool, work, job) for job in islice(jobs, n))
+
+        def results() -> Iterator[Any]:
+            for job in jobs:
+                begun.append(_begun(pool, work, job))
                 yield begun.popleft().result()
-        while begun:
-            yield begun.popleft().result()
+            while begun:
+                yield begun.popleft().result()
+
+        return results()
 
     try:
         yield each

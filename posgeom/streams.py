@@ -29,6 +29,7 @@ TABLE = 1 << 23  # counters that a thread fills at a time, or those of one posit
 WIDTHS = 32, 128  # positions at a time, least and most: a wide span is faster, narrow ones are more
 GROUP = 1 << 17  # blocks laid out at a time, which stay in the cache if positions are few,
 PER_TYPE = 16  # or so many for each token type, since a group ends with a look at all of them
+SAMPLE = 1 << 20  # ids that are looked at for whether 16 bits are needed
 ROOM = 1 << 28  # tokens laid out at a time, by all threads together: 512 MB, or 1 GB of 32 bits
 
 
@@ -52,13 +53,15 @@ def count_stream(
     with threads_ahead(get_num_threads()) as each:
         for start in range(0, len(stream), step):
             part = stream[start : start + step]
-            largest, digests = _digests(part, length, each)
-            part = np.asarray(part, np.uint16 if part.dtype.itemsize <= 2 else np.uint32)
-            folds = np.array([d % n_folds for d in digests])
-            documents += np.bincount(folds, minlength=n_folds)
+            if n_folds == 1:
+                bound, digests = _bound(part, each), None
+            else:
+                bound, digests = _looked_at(part, length, each)
+            part = np.ascontiguousarray(part, np.uint16 if part.dtype.itemsize <= 2 else np.uint32)
+            counts.resize((n_folds * n, max(1 + bound, counts.shape[1])))
+            counts, digests = _with_segment(counts, part, length, digests, n, each, advance)
+            documents += np.bincount([d % n_folds for d in digests], minlength=n_folds)
             fingerprint += sum(digests)
-            counts.resize((n_folds * n, max(1 + largest, counts.shape[1])))
-            counts = _with_segment(counts, part, length, folds, n, each, advance)
     return PositionCounts(
         counts=counts,
         n_folds=n_folds,
@@ -101,14 +104,31 @@ def _largest(ids: Ids) -> int:
 Entries = NDArray[np.uint64]  # column << 40 | value, row by row
 
 
-def _digests(part: Ids, length: int, each: Each) -> tuple[int, list[int]]:
-    """The largest id, and a digest of the ids of each run, each found by a thread of its own."""
+def _bound(ids: Ids, each: Each) -> int:
+    """What no id is above, once all are a vocabulary's; else PosgeomError.
 
-    def digests() -> list[int]:
-        return [_digest(part[k : k + length]) for k in range(0, len(part), length)]
+    The largest id, but where some of unsigned 16 bits need all of these, what 16 bits hold: at
+    most twice as much, and no need to look at them all.
+    """
+    if ids.dtype.kind == "u" and ids.dtype.itemsize <= 2:
+        most = int(np.iinfo(ids.dtype).max)
+        if 2 * int(ids[:SAMPLE].max(initial=0)) >= most:
+            return most
+    from numba import get_num_threads
 
-    largest, found = each(lambda find: find(), (lambda: _largest(part), digests))
-    return largest, found
+    return max(each(_largest, np.array_split(ids, get_num_threads())))
+
+
+def _looked_at(part: Ids, length: int, each: Each) -> tuple[int, list[int]]:
+    """The largest id, and the digests, each found by a thread of its own."""
+    jobs = (lambda: _largest(part)), (lambda: _digests(part, length))
+    largest, digests = each(lambda find: find(), jobs)
+    return largest, digests
+
+
+def _digests(part: Ids, length: int) -> list[int]:
+    """(runs,) a digest of the ids of each run."""
+    return [_digest(part[k : k + length]) for k in range(0, len(part), length)]
 
 
 def _digest(ids: Ids) -> int:
@@ -135,23 +155,21 @@ def _short_block(stream: Ids, length: int, n: int, n_folds: int) -> csr_array:
 class Desk(NamedTuple):
     """What a thread works with, used again and again: fresh memory costs more than counting."""
 
-    tile: Ids  # (TILE, at least width), room for some blocks
-    tokens: Ids  # (at least width, at least blocks), room for a group; each row begins a cache line
+    tokens: Ids  # (width, at least blocks), room for a group; each row begins a cache line
     counters: NDArray[np.uint32]  # (V,), at 0
     table: NDArray[np.uint32]  # (width, V), at 0; not touched where one group is all
 
 
 def _desk(dtype: np.dtype[Any], width: int, V: int, blocks: int) -> Desk:
-    """For so many positions, token types, and blocks in a group, rounded up to whole tiles."""
-    from posgeom.tally import TILE
+    """For so many positions, token types, and blocks in a group, rounded up to whole lines."""
+    from posgeom.turned import LINE
 
-    whole = -(-width // 4) * 4  # whole words of tokens
-    stride = max(1, -(-blocks // TILE)) * TILE + TILE // 2  # neighbours share no cache set
-    tokens = np.empty(whole * stride + 64 // dtype.itemsize, dtype)
-    begin = -tokens.ctypes.data % 64 // dtype.itemsize
+    lanes = LINE // dtype.itemsize
+    stride = (-(-blocks // lanes) | 1) * lanes  # an odd number: neighbours share no cache set
+    tokens = np.empty(width * stride + lanes, dtype)
+    begin = -tokens.ctypes.data % LINE // dtype.itemsize
     return Desk(
-        tile=np.empty((TILE, whole + 16), dtype),
-        tokens=tokens[begin : begin + whole * stride].reshape(whole, stride),
+        tokens=tokens[begin : begin + width * stride].reshape(width, stride),
         counters=np.zeros(V, dtype=np.uint32),
         table=np.zeros((width, V), dtype=np.uint32),
     )
@@ -161,21 +179,27 @@ def _with_segment(
     counts: csr_array,
     part: Ids,
     length: int,
-    folds: IntArray,
+    digests: list[int] | None,
     n: int,
     each: Each,
     advance: Callable[[int], object],
-) -> csr_array:
-    """(K·n, V) counts, those of the whole blocks of a part of the stream added; folds: (runs,)."""
+) -> tuple[csr_array, list[int]]:
+    """(K·n, V) counts, those of the whole blocks of a part of the stream added, and its digests.
+
+    digests: (runs,); one fold alone needs none, and they are found while threads count.  V falls
+    to what the largest id asks for.
+    """
     from numba import get_num_threads
 
-    V = counts.shape[1]
-    wanted = counts.shape[0] // (4 * get_num_threads())  # so that each thread has four spans
+    rows, V = counts.shape
+    wanted = rows // (4 * get_num_threads())  # so that each thread has four spans
     width = max(1, min(n, TABLE // V, max(WIDTHS[0], min(wanted, WIDTHS[1]))))
     width = -(-n // -(-n // width))  # all alike
     blocks = np.arange(len(part) // n) * n
-    fold_of = folds[blocks // length]
-    own = [blocks[fold_of == k] for k in range(counts.shape[0] // n)]
+    own = [blocks]
+    if digests is not None:
+        fold_of = np.array([d % (rows // n) for d in digests])[blocks // length]
+        own = [blocks[fold_of == k] for k in range(rows // n)]
     room = ROOM // get_num_threads() // width
     group = min(max(map(len, own)), max(GROUP, PER_TYPE * V), room)
     spans = [(k, i, min(i + width, n)) for k in range(len(own)) for i in range(0, n, width)]
@@ -194,12 +218,15 @@ def _with_segment(
         return *found, room
 
     total = _Rows(counts.shape, most=counts.nnz + n * sum(min(V, len(o)) for o in own))
-    for (k, first, stop), (entries, filled, room) in zip(spans, each(count, spans), strict=True):
+    counted = each(count, spans)
+    if digests is None:
+        digests = _digests(part, length)
+    for (k, first, stop), (entries, filled, room) in zip(spans, counted, strict=True):
         total.add(entries, filled)
         if room is not None:
             rooms.put(room)
         advance((stop - first) * len(own[k]))
-    return total.whole()
+    return total.whole(), digests
 
 
 def _taken(there: SimpleQueue[T], new: Callable[[], T]) -> T:
@@ -239,15 +266,17 @@ class _Rows:
     def __init__(self, shape: tuple[int, int], most: int) -> None:
         self.shape, self.most = shape, most
         self.filled: list[IntArray] = []
-        self.done = self.end = 0
+        self.done = self.end = self.largest = 0
         self.values = np.empty(0, dtype=np.int64)
         self.columns = np.empty(0, dtype=np.int32)
 
     def add(self, entries: Entries, filled: IntArray) -> None:
         """The next rows."""
-        from posgeom.tally import unpack
+        from posgeom.tally import VALUE, unpack
 
         begin, self.end = self.end, self.end + len(entries)
+        last = entries[np.cumsum(filled)[filled > 0] - 1]  # of each row that has any
+        self.largest = max(self.largest, int(last.max(initial=0) >> VALUE))
         self.done += len(filled)
         self.filled.append(filled)
         if self.end > len(self.values):
@@ -258,11 +287,12 @@ class _Rows:
         unpack(entries, self.values[begin : self.end], self.columns[begin : self.end])
 
     def whole(self) -> csr_array:
-        """All rows."""
+        """All rows, without the columns behind the last one that holds any."""
         begins = np.cumsum([0, *np.concatenate(self.filled)])
         index = np.int32 if self.end < 1 << 31 else np.int64
         columns = self.columns[: self.end].astype(index, copy=False)
-        return csr_array((self.values[: self.end], columns, begins.astype(index)), self.shape)
+        shape = self.shape[0], 1 + self.largest
+        return csr_array((self.values[: self.end], columns, begins.astype(index)), shape)
 
 
 def _roomier(array: NDArray[Any], room: int) -> NDArray[Any]:

@@ -12,7 +12,7 @@ from scipy.sparse import csr_array
 
 from posgeom import PosgeomError, count_positions, streams
 from posgeom.streams import count_stream, run_length
-from posgeom.tally import TILE, compress, lay_out, tally, unpack
+from posgeom.tally import compress, lay_out, tally, unpack
 
 
 def by_hand(ids, n, n_folds):
@@ -74,6 +74,21 @@ def test_the_largest_ids_of_a_type_are_counted(dtype):
     assert counts.shape == (4, most + 1)
     assert counts.indices.tolist() == [most, most - 1, 0, most]
     assert counts.data.tolist() == [32_768] * 4
+
+
+@pytest.mark.parametrize("largest", [30_000, 50_000])  # 16 bits are needed, or are not
+@pytest.mark.parametrize("dtype", [np.uint16, np.uint32])
+def test_one_fold_has_the_counts_of_all(monkeypatch, dtype, largest):
+    """Its vocabulary is not known before all is counted, and is that of the ids."""
+    monkeypatch.setattr(streams, "SAMPLE", 100)
+    monkeypatch.setattr(streams, "SEGMENT", 300_000)
+    ids = (np.random.default_rng(6).zipf(1.2, 400_003) % largest).astype(dtype)
+    ids[50], ids[-200_000] = largest - 5_000, largest
+    one, four = (count_stream(ids, "ids", 50, folds) for folds in (1, 4))
+    assert one.counts.shape == (50, largest + 1)
+    assert one.provenance == four.provenance
+    for name in ("data", "indices", "indptr"):
+        assert np.array_equal(getattr(one.counts, name), getattr(four.pooled, name))
 
 
 @pytest.mark.parametrize("at", [5_000, 39_999])  # in a whole block, in the short one
@@ -204,7 +219,7 @@ def test_compiled_loops_are_those_that_are_written(dtype, group):
 
 @given(
     st.sampled_from([np.uint16, np.uint32]),
-    st.integers(1, 2 * TILE + 1),
+    st.integers(1, 129),
     st.integers(1, 70),
     st.integers(0, 2**32 - 1),
 )
@@ -212,13 +227,11 @@ def test_compiled_loops_are_those_that_are_written(dtype, group):
 def test_ids_are_laid_out_by_position(dtype, blocks, width, seed):
     rng = np.random.default_rng(seed)
     ids = rng.integers(0, np.iinfo(dtype).max, 400, dtype, endpoint=True)
-    begins = rng.integers(0, 400 - width, blocks, endpoint=True)
-    desk = streams._desk(ids.dtype, width, 1, blocks)
-    for loop in (lay_out, lay_out.py_func):
-        desk.tokens[:] = 7
-        loop(ids, begins, width, desk.tile, desk.tokens)
-        expected = ids[np.arange(width)[:, None] + begins]
-        assert np.array_equal(desk.tokens[:width, :blocks], expected)
+    begins = np.sort(rng.integers(0, 400 - width, blocks, endpoint=True))  # up to the very end
+    tokens = streams._desk(ids.dtype, width, 1, blocks).tokens
+    lay_out(ids, begins, width, tokens)
+    expected = ids[np.arange(width)[:, None] + begins]
+    assert np.array_equal(tokens[:width, :blocks], expected)
 
 
 def test_entries_hold_the_largest_ids_and_counts():
