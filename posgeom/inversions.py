@@ -1,12 +1,13 @@
-"""The loop that counts inversions of long rows, compiled.
+"""The loops that count inversions of long rows, compiled.
 
-It holds no lock of Python's while it runs, so that threads may compare encodings side by side.
+They hold no lock of Python's while they run, so that threads may compare encodings side by side.
 """
 
 import numpy as np
 from numba import njit
 
 _RUN = 8  # entries that are compared all with all, faster than they are merged
+_BLOCK = 64  # ranks, of which some thousands make as many blocks
 
 
 @njit(nogil=True)
@@ -39,6 +40,45 @@ def row_inversions(delta, scale, order, same):  # type: ignore[no-untyped-def]
             width *= 2
         totals[i] = total
     return totals
+
+
+@njit(nogil=True)
+def offset_inversions(ranks, order, same):  # type: ignore[no-untyped-def]
+    """row_inversions of distances that depend on the offset of two positions alone: (n,).
+
+    ranks        (n − 1,) of the distance at the offsets 1..n−1, from 0, equal ones alike
+    order, same  (n, n − 1) of row_orders, of all n positions
+    How many of the ranks seen lie above each is kept, by blocks and within them: one more is added
+    to its neighbours in a few vectors, without a branch.  Some thousands of ranks take half the
+    time of merging.
+    """
+    n, m = order.shape
+    totals = np.zeros(n, np.int64)
+    by_block = np.empty(ranks.max() // _BLOCK + 1, np.int32)
+    within = np.empty((len(by_block), _BLOCK), np.int32)
+    for i in range(n):
+        by_block[:] = 0
+        within[:] = 0
+        begin = 0
+        while begin < m:
+            end = begin + 1
+            while end < m and same[i, end]:
+                end += 1
+            for p in range(begin, end):  # a tie: none of it has seen another
+                rank = ranks[abs(order[i, p] - i) - 1]
+                totals[i] += by_block[rank // _BLOCK] + within[rank // _BLOCK, rank % _BLOCK]
+            for p in range(begin, end):
+                rank = ranks[abs(order[i, p] - i) - 1]
+                _add_below(by_block, rank // _BLOCK)
+                _add_below(within[rank // _BLOCK], rank % _BLOCK)
+            begin = end
+    return totals
+
+
+@njit(nogil=True, inline="always")
+def _add_below(counts, end):  # type: ignore[no-untyped-def]
+    for k in range(len(counts)):
+        counts[k] += k < end
 
 
 @njit(nogil=True)

@@ -191,15 +191,15 @@ def _with_segment(
     """
     from numba import get_num_threads
 
-    rows, V = counts.shape
-    wanted = rows // (4 * get_num_threads())  # so that each thread has four spans
+    K, V = counts.shape[0] // n, counts.shape[1]
+    wanted = K * n // (4 * get_num_threads())  # so that each thread has four spans
     width = max(1, min(n, TABLE // V, max(WIDTHS[0], min(wanted, WIDTHS[1]))))
     width = -(-n // -(-n // width))  # all alike
     blocks = np.arange(len(part) // n) * n
     own = [blocks]
     if digests is not None:
-        fold_of = np.array([d % (rows // n) for d in digests])[blocks // length]
-        own = [blocks[fold_of == k] for k in range(rows // n)]
+        fold_of = np.array([d % K for d in digests])[blocks // length]
+        own = [blocks[fold_of == k] for k in range(K)]
     room = ROOM // get_num_threads() // width
     group = min(max(map(len, own)), max(GROUP, PER_TYPE * V), room)
     spans = [(k, i, min(i + width, n)) for k in range(len(own)) for i in range(0, n, width)]

@@ -102,21 +102,20 @@ class Target:
         if not self.is_large:
             broken, ordered = violations(_others(levels(delta)), _others(levels(self.D)))
             return broken / ordered if ordered else 0.0
-        by_offset = np.array_equal(delta[1:, 1:], delta[:-1, :-1])
-        if not by_offset:
-            return self._many_violations(delta)
+        from posgeom.inversions import offset_inversions, row_inversions
+
+        if not np.array_equal(delta[1:, 1:], delta[:-1, :-1]):
+            return self._broken(row_inversions(delta, per_unit(delta), *self._orders))
         # All that rise with the offset, such as the heads of ALiBi, have one order.
-        key = np.unique(levels(delta[0, 1:]), return_inverse=True)[1].tobytes()
+        ranks = np.unique(levels(delta[0, 1:]), return_inverse=True)[1].astype(np.int32)
+        key = ranks.tobytes()
         if key not in self._of_order:
-            self._of_order[key] = self._many_violations(delta)
+            self._of_order[key] = self._broken(offset_inversions(ranks, *self._orders))
         return self._of_order[key]
 
-    def _many_violations(self, delta: FloatArray) -> float:
-        from posgeom.inversions import row_inversions
-
-        order, same = self._orders
-        broken = row_inversions(delta, per_unit(delta), order, same).sum()
-        return float(broken / self._ordered) if self._ordered else 0.0
+    def _broken(self, inversions: NDArray[np.int64]) -> float:
+        """Their share of the triples that have an order."""
+        return float(inversions.sum() / self._ordered) if self._ordered else 0.0
 
     def prepare(self, pool: Executor) -> None:
         """Put pairs and rows in order now, side by side: threads would wait for each other."""

@@ -12,7 +12,7 @@ from scipy.spatial.distance import cdist
 from scipy.stats import rankdata, spearmanr
 
 from posgeom import order
-from posgeom.inversions import row_inversions
+from posgeom.inversions import offset_inversions, row_inversions
 from posgeom.order import (
     LARGE,
     centred_ranks,
@@ -115,6 +115,19 @@ def test_long_rows_agree_with_numpy(m):
     assert (broken.sum(), ordered_triples(orders[1]).sum()) == violations(e, d)
 
 
+@pytest.mark.parametrize("n", [2, 64, 65, 66, 300])
+@pytest.mark.parametrize("digits", [1, 9])  # with ties of both distances, and without
+def test_inversions_by_offset_are_those_by_pairs(n, digits):
+    rng = np.random.default_rng(n)
+    f = np.round(rng.random(n), digits)
+    f[0] = 0
+    orders = row_orders(np.round(cdist(*2 * [rng.random((n, 3))]), digits), np.arange(n))
+    ranks = rankdata(f[1:], method="dense") - 1
+    expected = row_inversions(toeplitz(f), per_unit(f), *orders)
+    for loop in (offset_inversions, offset_inversions.py_func):
+        np.testing.assert_array_equal(loop(ranks.astype(np.int32), *orders), expected)
+
+
 def test_many_positions_are_counted_as_few_are(monkeypatch):
     rng = np.random.default_rng(0)
     δ, D = (cdist(X, X) for X in (rng.random((60, 2)), rng.random((60, 3))))
@@ -132,11 +145,11 @@ def test_encodings_of_one_order_are_counted_once(monkeypatch):
 
     def counted(*some):
         calls.append(some)
-        return row_inversions(*some)
+        return offset_inversions(*some)
 
     D = cdist(*2 * [np.random.default_rng(4).random((40, 3))])
     target, t = Target(D, pairs(D)), np.arange(40.0)
-    monkeypatch.setattr("posgeom.inversions.row_inversions", counted)
+    monkeypatch.setattr("posgeom.inversions.offset_inversions", counted)
     orders = [t, 3 * t, np.sqrt(t), np.minimum(t, 9), np.maximum(t - 7, t % 2)]
     found = [target.violation(toeplitz(f)) for f in orders]
     assert len(calls) == 3
