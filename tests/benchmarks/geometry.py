@@ -132,7 +132,7 @@ def measure(counts: PositionCounts) -> tuple[Clock, dict[str, float]]:
     """All ways, once, and how far they are from each other."""
     clock, n = Clock(), counts.n_positions
     before = time.perf_counter()
-    score_encodings(estimate_geometry(counts.first(1_100), "plugin"), SPECS[:1])
+    score_encodings(estimate_geometry(counts.first(1_100), "plugin"), SPECS)
     compiling = time.perf_counter() - before
     geometry = clock.of("posgeom", PARTS[0], lambda: estimate_geometry(counts, "plugin"))
     mds = clock.of("posgeom", PARTS[1], lambda: classical_mds(geometry.squared, RANK, squared=True))
