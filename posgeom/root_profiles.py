@@ -27,7 +27,8 @@ FREQUENT = 0.2  # share of the positions from which on a dense product is the fa
 class RootProfiles:
     """S = √P (n, V), in a form whose tiles of squared distances are quick.
 
-    frequent   (n, F) the columns that many rows hold, dense, their mean taken off
+    frequent   (n, F) the columns that many rows hold, dense, their mean taken off; in float32 if
+               single, and in float64 otherwise
     rare       (n, V − F) the others, sparse
     squares    (n,) Σ_v of the squares of both
     single     whether tiles are multiplied in float32 where that leaves their distances right to
@@ -35,14 +36,15 @@ class RootProfiles:
                these digits only below distances of 3·10⁻⁶
     """
 
-    frequent: FloatArray = field(repr=False)
+    frequent: NDArray[np.floating[Any]] = field(repr=False)
     rare: csc_array = field(repr=False)
     squares: FloatArray = field(repr=False)
     single: bool
     _local: NDArray[np.uint16] = field(repr=False)  # row numbers of `rare` within their stretch
     _begins: NDArray[np.int64] = field(repr=False)  # (tiles + 1, V − F) its entries by stretch
     _means: FloatArray = field(repr=False)  # (V − F,) of its columns
-    _half: NDArray[np.float32] | None = field(repr=False)  # `frequent` in float32, if single
+    _columns: csr_array = field(repr=False)  # (n, F) `frequent` before, and
+    _off: FloatArray = field(repr=False)  # (F,) what was taken off
 
     @classmethod
     def of(cls, S: csr_array, *, single: bool = False) -> Self:
@@ -50,17 +52,24 @@ class RootProfiles:
         n = S.shape[0]
         held = _held(S)
         many = held >= FREQUENT * n
-        frequent = S[:, np.flatnonzero(many)].toarray()
-        frequent -= frequent.mean(axis=0)  # distances are unchanged, and close rows do not cancel
+        columns = S[:, np.flatnonzero(many)]
+        off = columns.sum(axis=0) / n  # distances are unchanged, and close rows do not cancel
+        frequent = np.empty(columns.shape, np.float32 if single else np.float64)
+        squares = np.empty(n)
+        room = np.empty((min(n, TILE), columns.shape[1]))  # fresh memory takes longer than filling
+        for start in range(0, n, TILE):
+            part = slice(start, min(start + TILE, n))
+            dense = columns[part].toarray(out=room[: part.stop - start])
+            dense -= off
+            frequent[part] = dense
+            squares[part] = np.einsum("iv,iv->i", dense, dense)
         rows = S[:, np.flatnonzero(~many & (held > 0))]
         rare = csc_array(rows)
-        squares = np.einsum("iv,iv->i", frequent, frequent)
         local = (rare.indices % TILE).astype(np.uint16)
-        begins, means = _begins(rows, rare), rare.mean(axis=0)
+        begins, means = _begins(rows, rare), rare.sum(axis=0) / n
         rows.data *= rows.data
         squares += rows.sum(axis=1)
-        half = frequent.astype(np.float32) if single else None
-        return cls(frequent, rare, squares, single, local, begins, means, half)
+        return cls(frequent, rare, squares, single, local, begins, means, columns, off)
 
     @property
     def n(self) -> int:
@@ -87,12 +96,16 @@ class RootProfiles:
         In 0..2; where a is b exactly 0 on the diagonal, and symmetric.
         """
         rows, columns = self.stretch(a), self.stretch(b)
-        if self._half is not None:
-            D2 = self._squared(a, b, self._half[rows] @ self._half[columns].T)
+        D2 = self._squared(a, b, self.frequent[rows] @ self.frequent[columns].T)
+        if self.single:
             near = CANCELS * (self.squares[rows, None] + self.squares[None, columns]) > D2
-            if near.sum() == (len(D2) if a == b else 0):  # a row is near itself
-                return D2
-        return self._squared(a, b, self.frequent[rows] @ self.frequent[columns].T)
+            if near.sum() > (len(D2) if a == b else 0):  # a row is near itself
+                return self._squared(a, b, self._exact(rows) @ self._exact(columns).T)
+        return D2
+
+    def _exact(self, rows: slice) -> FloatArray:
+        """Some rows of `frequent` in float64."""
+        return self._columns[rows].toarray() - self._off
 
     def _squared(self, a: int, b: int, product: NDArray[Any]) -> FloatArray:
         """D² of a tile from the product of its frequent columns."""
@@ -124,7 +137,7 @@ class RootProfiles:
 
     def gram_times(self, Y: FloatArray) -> FloatArray:
         """X Xᵀ Y for Y (n, k), X (n, V) the root profiles less their mean row: (n, k)."""
-        F = self.frequent if self._half is None else self._half
+        F = self.frequent
         W = (F @ (F.T @ Y.astype(F.dtype, copy=False))).astype(np.float64, copy=False)
         sums = Y.sum(axis=0)
 
