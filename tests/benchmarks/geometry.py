@@ -2,9 +2,9 @@
 
     OMP_NUM_THREADS=2 python tests/benchmarks/geometry.py [--positions N] [--out FOLDER]
 
-Prints a Markdown table, and writes it to FOLDER/geometry.md.  All in one process, each part once,
-seconds of the clock on the wall and of processor time: run it on a machine that is otherwise idle.
-The other ways take some ten minutes.
+Prints a Markdown table, and writes it to FOLDER/geometry.md.  All in one process, posgeom before,
+between and after the other ways, which take some ten minutes; seconds of the clock on the wall and
+of processor time: run it on a machine that is otherwise idle.
 """
 
 import argparse
@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import scipy
 import sklearn
 from drifting import drifting_counts
@@ -27,8 +28,16 @@ from sklearn.manifold import ClassicalMDS
 from sklearn.metrics.pairwise import euclidean_distances
 
 import posgeom
-from posgeom import PositionCounts, classical_mds, estimate_geometry, make_encoding, score_encodings
+from posgeom import (
+    Geometry,
+    PositionCounts,
+    classical_mds,
+    estimate_geometry,
+    make_encoding,
+    score_encodings,
+)
 from posgeom.geometry import position_profiles
+from posgeom.mds import MDSResult
 from posgeom.root_profiles import threads
 
 FloatArray = NDArray[np.float64]
@@ -49,24 +58,27 @@ PARTS = ("distances", f"MDS of rank {RANK}", f"scores of {len(SPECS)} encodings"
 
 
 class Clock:
-    """Seconds of the wall and of the processors, by way and part."""
+    """Seconds of the wall and of the processors, by way and part, of each run."""
 
     def __init__(self) -> None:
-        self.seconds: dict[tuple[str, str], tuple[float, float]] = {}
+        self.seconds: dict[tuple[str, str], list[tuple[float, float]]] = {}
 
     def of(self, way: str, part: str, job: Callable[[], Any]) -> Any:
         """What a job returns; its seconds are kept."""
         wall, processor = time.perf_counter(), time.process_time()
         result = job()
         took = time.perf_counter() - wall, time.process_time() - processor
-        self.seconds[way, part] = took
+        self.seconds.setdefault((way, part), []).append(took)
         print(f"{way}, {part}: {took[0]:.1f} s, {took[1]:.1f} s of processors", flush=True)
         return result
 
-    def total(self, way: str) -> tuple[float, float]:
-        """Both seconds of a way, over all parts."""
-        both = np.array([self.seconds[way, part] for part in PARTS]).sum(axis=0)
-        return float(both[0]), float(both[1])
+    def part(self, way: str, part: str) -> FloatArray:
+        """Both seconds of a part, in the median run."""
+        return np.median(self.seconds[way, part], axis=0)
+
+    def totals(self, way: str) -> FloatArray:
+        """(runs, 2) both seconds of a way, over all parts."""
+        return np.array([self.seconds[way, part] for part in PARTS]).sum(axis=0)
 
 
 def dense_distances(P: csr_array) -> FloatArray:
@@ -134,9 +146,18 @@ def measure(counts: PositionCounts) -> tuple[Clock, dict[str, float]]:
     before = time.perf_counter()
     score_encodings(estimate_geometry(counts.first(1_100), "plugin"), SPECS)
     compiling = time.perf_counter() - before
-    geometry = clock.of("posgeom", PARTS[0], lambda: estimate_geometry(counts, "plugin"))
-    mds = clock.of("posgeom", PARTS[1], lambda: classical_mds(geometry.squared, RANK, squared=True))
-    scores = clock.of("posgeom", PARTS[2], lambda: score_encodings(geometry, SPECS))
+
+    def ours() -> tuple[Geometry, MDSResult, pd.DataFrame]:
+        geometry = clock.of("posgeom", PARTS[0], lambda: estimate_geometry(counts, "plugin"))
+        squared = geometry.squared
+        mds = clock.of("posgeom", PARTS[1], lambda: classical_mds(squared, RANK, squared=True))
+        return (
+            geometry,
+            mds,
+            clock.of("posgeom", PARTS[2], lambda: score_encodings(geometry, SPECS)),
+        )
+
+    geometry, mds, scores = ours()
     about = {
         "compiling": compiling,
         "GB": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20,
@@ -156,9 +177,11 @@ def measure(counts: PositionCounts) -> tuple[Clock, dict[str, float]]:
     table = np.array(clock.of("scikit-learn", PARTS[2], lambda: numpy_scores(D, matrices)))
     columns = ["stress", "stress_raw", "scale", "spearman", "monotonicity_violation", "separation"]
     about["scores"] = float(np.abs(scores[columns].to_numpy() / table - 1).max())
+    ours()
     clock.of("sparse Gram", PARTS[0], lambda: sparse_distances(P))
     for part in PARTS[1:]:
         clock.seconds["sparse Gram", part] = clock.seconds["scikit-learn", part]
+    ours()
     return clock, about
 
 
@@ -166,7 +189,8 @@ def markdown(counts: PositionCounts, clock: Clock, about: dict[str, float]) -> s
     """The table, after what a reader needs to know of it."""
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
     ways = ("posgeom", "scikit-learn", "sparse Gram")
-    ours = clock.total("posgeom")
+    runs = clock.totals("posgeom")
+    ours = np.median(runs, axis=0)
     lines = [
         "# Geometry of many positions, beside other ways to it",
         "",
@@ -174,7 +198,10 @@ def markdown(counts: PositionCounts, clock: Clock, about: dict[str, float]) -> s
         f"{counts.counts.nnz / 1e6:.1f} million non-zeros: a drifting Zipf vocabulary.  Seconds on "
         'the wall (and of processor time).  posgeom: `estimate_geometry(counts, "plugin")`, '
         f"`classical_mds`, `score_encodings`, together {about['GB']:.1f} GB at most, "
-        f"after a run at 1,100 positions in which numba compiles ({about['compiling']:.1f} s).  "
+        f"after a run at 1,100 positions in which numba compiles ({about['compiling']:.1f} s); the "
+        f"median of {len(runs)} runs before, between and after the others, of "
+        f"{', '.join(f'{wall:.1f}' for wall, _ in runs)} s, since the first is given memory that "
+        "no process had.  "
         "scikit-learn: `euclidean_distances` of the dense root profiles, `ClassicalMDS`, the same "
         "scores in NumPy, the encodings' own distances given for nothing.  Sparse Gram: the "
         "product by `scipy.sparse`, the rest as before.",
@@ -187,9 +214,9 @@ def markdown(counts: PositionCounts, clock: Clock, about: dict[str, float]) -> s
         "|---|" + "---|" * len(ways),
     ]
     for part in PARTS:
-        cells = [clock.seconds[way, part] for way in ways]
+        cells = [clock.part(way, part) for way in ways]
         lines.append(f"| {part} | " + " | ".join(f"{w:.1f} ({p:.1f})" for w, p in cells) + " |")
-    totals = [clock.total(way) for way in ways]
+    totals = [np.median(clock.totals(way), axis=0) for way in ways]
     lines.append("| all | " + " | ".join(f"{w:.1f} ({p:.1f})" for w, p in totals) + " |")
     ratios = [f"{w / ours[0]:.1f} ({p / ours[1]:.1f})" for w, p in totals]
     lines.append("| times ours | " + " | ".join(ratios) + " |")
