@@ -117,7 +117,9 @@ def largest_eigenpairs(B: FloatArray, r: int) -> tuple[FloatArray, FloatArray]:
 
 def centred_gram(D: FloatArray, *, squared: bool = False) -> FloatArray:
     """B = −½ J D² J, the Gram matrix of the points about their centroid, (n, n)."""
-    B = D.copy() if squared else D**2
+    B = np.array(D, dtype=np.float64)
+    if not squared:
+        B *= B
     mean = B.mean(axis=0)
     mean -= mean.mean() / 2
     for a, b in square_blocks(len(B)):

@@ -13,7 +13,10 @@ _ROWS = 256  # rows of a matrix that are sorted at a time
 
 
 def per_unit(x: FloatArray) -> float:
-    """How many levels a distance of 1 has, where the largest of x has 10⁹; x ≥ 0, any shape."""
+    """How many levels a distance of 1 has, where the largest of x has 10⁹.
+
+    x: of any shape, its largest 1e-290 or more, or 0.
+    """
     return float(FINEST / max(x.max(initial=0), 1e-290))
 
 
@@ -25,7 +28,7 @@ def levels(x: FloatArray) -> IntArray:
 
 def centred_ranks(x: FloatArray) -> FloatArray:
     """Average ranks of x (m,) less their mean (m + 1)/2: (m,)."""
-    if len(x) >= LARGE // 2:
+    if len(x) >= LARGE // 2 and x.min() >= 0:
         from posgeom.radix import radix_ranks  # numba takes half a second to load
 
         ranks: FloatArray = radix_ranks(x, per_unit(x))

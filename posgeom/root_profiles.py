@@ -99,7 +99,9 @@ class RootProfiles:
         D2 = self._squared(a, b, self.frequent[rows] @ self.frequent[columns].T)
         if self.single:
             near = CANCELS * (self.squares[rows, None] + self.squares[None, columns]) > D2
-            if near.sum() > (len(D2) if a == b else 0):  # a row is near itself
+            if a == b:
+                np.fill_diagonal(near, False)  # a row is near itself
+            if near.any():
                 return self._squared(a, b, self._exact(rows) @ self._exact(columns).T)
         return D2
 

@@ -218,6 +218,14 @@ def test_float32_keeps_the_digits_of_near_rows(apart):
     np.testing.assert_allclose(np.sqrt(D2), np.sqrt(expected), rtol=1e-5)
 
 
+def test_rows_at_the_mean_do_not_hide_near_ones():
+    """Eight rows are the mean itself, and have no square to be near to."""
+    x, t = np.random.default_rng(0).integers(0, 1_024, (1, 64)) / 1_024, 2.0**-20
+    S = np.vstack([1 + x, 1 + x + t, 1 - x, 1 - x - t, np.ones((8, 64))])
+    D2 = RootProfiles.of(csr_array(S), single=True).all_squared()
+    np.testing.assert_allclose(D2, cdist(S, S, "sqeuclidean"), rtol=1e-5)
+
+
 def test_many_rows_are_the_same_as_few():
     """From a thousand rows on distances are made in tiles, by several threads."""
     P = sparse_profiles(1_100, 400, seed=3)

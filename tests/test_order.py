@@ -45,9 +45,10 @@ def test_ranks_by_digits_are_scipys_of_the_levels(x):
     np.testing.assert_array_equal(radix_ranks(x, per_unit(x)), expected)
 
 
-def test_many_ranks_are_scipys():
+@pytest.mark.parametrize("least", [0, -1])  # no distances, but numbers that have an order
+def test_many_ranks_are_scipys(least):
     """All three digits of the levels are used, and ties across them."""
-    x = np.random.default_rng(4).exponential(size=LARGE // 2)
+    x = np.random.default_rng(4).exponential(size=LARGE // 2) + least
     x[::7] = x[3]
     expected = rankdata(levels(x)) - (len(x) + 1) / 2
     np.testing.assert_array_equal(centred_ranks(x), expected)

@@ -141,7 +141,7 @@ def numpy_violations(matrix: FloatArray, D: FloatArray) -> float:
 
 
 def measure(counts: PositionCounts) -> tuple[Clock, dict[str, float]]:
-    """All ways, once, and how far they are from each other."""
+    """The other ways once, posgeom beside each, and how far they are from each other."""
     clock, n = Clock(), counts.n_positions
     before = time.perf_counter()
     score_encodings(estimate_geometry(counts.first(1_100), "plugin"), SPECS)
