@@ -27,28 +27,28 @@ FREQUENT = 0.2  # share of the positions from which on a dense product is the fa
 class RootProfiles:
     """S = √P (n, V), in a form whose tiles of squared distances are quick.
 
-    frequent   (n, F) the columns that many rows hold, dense, their mean taken off; in float32 if
-               single, and in float64 otherwise
+    frequent   (n, F) the columns that many rows hold, dense, their mean taken off
     rare       (n, V − F) the others, sparse
     squares    (n,) Σ_v of the squares of both
-    single     whether tiles are multiplied in float32 where that leaves their distances right to
-               10⁻⁵; others, of rows that are nearly equal, are multiplied in float64, which loses
-               these digits only below distances of 3·10⁻⁶
     """
 
     frequent: NDArray[np.floating[Any]] = field(repr=False)
     rare: csc_array = field(repr=False)
     squares: FloatArray = field(repr=False)
-    single: bool
     _local: NDArray[np.uint16] = field(repr=False)  # row numbers of `rare` within their stretch
     _begins: NDArray[np.int64] = field(repr=False)  # (tiles + 1, V − F) its entries by stretch
     _means: FloatArray = field(repr=False)  # (V − F,) of its columns
-    _columns: csr_array = field(repr=False)  # (n, F) `frequent` before, and
-    _off: FloatArray = field(repr=False)  # (F,) what was taken off
+    _off: FloatArray = field(repr=False)  # (F,) the mean that was taken off `frequent`,
+    _columns: csr_array | None = field(repr=False)  # (n, F) what it was before, if single
 
     @classmethod
     def of(cls, S: csr_array, *, single: bool = False) -> Self:
-        """From root profiles (n, V), sparse."""
+        """From root profiles (n, V), sparse.
+
+        single: `frequent` is float32, and tiles are multiplied so where that leaves their distances
+        right to 10⁻⁵; others, of rows that are nearly equal, are multiplied in float64, which loses
+        these digits only below distances of 3·10⁻⁶.
+        """
         n = S.shape[0]
         held = _held(S)
         many = held >= FREQUENT * n
@@ -69,7 +69,8 @@ class RootProfiles:
         begins, means = _begins(rows, rare), rare.sum(axis=0) / n
         rows.data *= rows.data
         squares += rows.sum(axis=1)
-        return cls(frequent, rare, squares, single, local, begins, means, columns, off)
+        before = columns if single else None
+        return cls(frequent, rare, squares, local, begins, means, off, before)
 
     @property
     def n(self) -> int:
@@ -97,17 +98,14 @@ class RootProfiles:
         """
         rows, columns = self.stretch(a), self.stretch(b)
         D2 = self._squared(a, b, self.frequent[rows] @ self.frequent[columns].T)
-        if self.single:
+        if self._columns is not None:
             near = CANCELS * (self.squares[rows, None] + self.squares[None, columns]) > D2
             if a == b:
                 np.fill_diagonal(near, False)  # a row is near itself
             if near.any():
-                return self._squared(a, b, self._exact(rows) @ self._exact(columns).T)
+                A, B = (self._columns[part].toarray() - self._off for part in (rows, columns))
+                return self._squared(a, b, A @ B.T)
         return D2
-
-    def _exact(self, rows: slice) -> FloatArray:
-        """Some rows of `frequent` in float64."""
-        return self._columns[rows].toarray() - self._off
 
     def _squared(self, a: int, b: int, product: NDArray[Any]) -> FloatArray:
         """D² of a tile from the product of its frequent columns."""
