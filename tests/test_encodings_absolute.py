@@ -8,6 +8,7 @@ from scipy.spatial.distance import cdist
 
 from posgeom import PosgeomError, make_encoding, score_encodings, true_geometry
 from posgeom.encodings import FAMILIES, FixedTable, Sinusoidal, first_collision, rounded
+from posgeom.encodings.base import distances_between_rows
 from posgeom.geometry import Geometry
 
 
@@ -184,3 +185,13 @@ class TestSinusoidSpacing:
         assert Sinusoidal(dim=1, spacing="tensor2tensor").frequencies.tolist() == [1]
         with pytest.raises(PosgeomError, match="spacing"):
             make_encoding("sinusoidal:spacing=odd")
+
+
+@pytest.mark.parametrize("order", ["C", "F"])
+@pytest.mark.parametrize(("n", "d"), [(1, 1), (2, 1), (33, 1), (33, 5), (300, 128)])
+def test_distances_between_rows_are_exactly_symmetric(n, d, order):
+    X = np.asarray(np.random.default_rng(n).standard_normal((n, d)) + 100, order=order)
+    D = distances_between_rows(X)
+    assert np.array_equal(D, D.T)
+    assert not D.diagonal().any()
+    np.testing.assert_allclose(D, cdist(X, X), atol=1e-6)
