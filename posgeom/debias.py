@@ -18,7 +18,7 @@ from scipy.linalg import hadamard
 from scipy.spatial.distance import pdist, squareform
 from tqdm import tqdm
 
-from posgeom.combined_roots import RootProfile, choose_nodes, root_profiles
+from posgeom.combined_roots import Nodes, RootProfile, choose_nodes, root_profiles
 from posgeom.counts import PositionCounts
 from posgeom.fold_gram import SMALL, Each, FoldedColumns, FoldGram, side_by_side
 from posgeom.mds import classical_mds
@@ -131,21 +131,24 @@ def debiased_squares(
     jobs += splits[JACKKNIFE_SPLITS:]
     halvings = HALVINGS if n <= SMALL else HALVINGS_OF_MANY
     jobs += [np.stack(parts) for parts in halved_splits(K, halvings)]
-    of_lumped = FoldedTokens.of(columns.lumped(common_tokens(columns.totals, counts)))
-    work = [(FoldedTokens.of(columns), jobs), (of_lumped, splits)]
-    steps = len(jobs) + len(splits)
-    bar = tqdm(total=steps, desc="debias", unit=" splits", leave=False, disable=not progress)
-    found: list[list[Factors]] = []
+    tokens = FoldedTokens.of(columns)
+    few_tokens = FoldedTokens.of(columns.lumped(common_tokens(columns.totals, counts)))
+    bar = tqdm(total=len(jobs), desc="debias", unit=" splits", leave=False, disable=not progress)
+    of_all: list[list[Factors]] = []
+    of_few: list[list[Factors]] = []
+    nodes: list[Nodes] = []
     with side_by_side(n) as each, bar:
-        for tokens, wanted in work:
-            nodes = np.empty(0, dtype=np.intp)
-            for some in _batches(wanted, tokens.most_sets(rank)):
-                smoothed = tokens.smooth(np.concatenate(some), gram, rank, each)
-                if not nodes.size:
-                    nodes = choose_nodes(smoothed, each)
-                found += _crossed(some, smoothed, root_profiles(smoothed, nodes, each), each)
-                bar.update(len(some))
-        of_all, of_few = found[: len(jobs)], found[len(jobs) :]
+        for some in _batches(jobs, tokens.most_sets(rank)):
+            smoothed = tokens.smooth(np.concatenate(some), gram, rank, each)
+            begins = np.cumsum([0] + [len(job) for job in some])
+            halves = [job[:2] for job in some[: len(splits) - len(of_few)]]
+            first = [s for begin in begins[: len(halves)] for s in (begin, begin + 1)]
+            work = [(some, smoothed, of_all)]
+            work += [(halves, smoothed.of(few_tokens, first), of_few)] if halves else []
+            nodes = nodes or [choose_nodes(smoothed, each) for _, smoothed, _ in work]
+            for (wanted, smoothed, found), at in zip(work, nodes, strict=False):
+                found += _crossed(wanted, smoothed, root_profiles(smoothed, at, each), each)
+            bar.update(len(some))
         whole, lumped = ([factors[0] for factors in x[: K - 1]] for x in (of_all, of_few))
         without = [[factors[k] for factors in of_all[:JACKKNIFE_SPLITS]] for k in range(1, K + 1)]
         inner = [factors[0] for factors in of_all[K - 1 :]]

@@ -1,4 +1,4 @@
-"""The largest eigenvalues of a large symmetric matrix that is known by its products alone."""
+"""The largest eigenvalues of symmetric matrices: of a large one by its products, of many small."""
 
 from collections.abc import Callable
 
@@ -6,6 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 FloatArray = NDArray[np.float64]
+Block = NDArray[np.float32]
 
 GUARD = 8  # vectors beside those asked for: equal eigenvalues come out together, and sooner
 DEPTH = 16  # products before the best vectors found start anew
@@ -65,3 +66,35 @@ def _beside(V: FloatArray, W: FloatArray) -> FloatArray:
         if np.abs(np.diag(R)).min() > 0.5:  # nothing cancelled that time
             break
     return W
+
+
+def ritz_pairs(M: Block, r: int, width: int, products: int) -> tuple[Block, Block]:
+    """The r largest Ritz values of symmetric matrices, ascending, and vectors (T, n, r).
+
+    M: (T, n, n) float32.  Block Lanczos as in krylov_eigenpairs, of so many products with blocks
+    of `width` vectors: r ≤ width · products ≤ n.  A Ritz value is never above its eigenvalue.
+    All begin with the same random vectors, so that what is found of a matrix owes nothing to
+    another one.  Whole stacks go to NumPy, which lets other threads work meanwhile.
+    """
+    T, n, _ = M.shape
+    V = np.empty((T, n, width * products), dtype=np.float32)
+    MV = np.empty_like(V)
+    start = np.random.default_rng(0).standard_normal((n, width)).astype(np.float32)
+    W = np.broadcast_to(start, (T, n, width))
+    for at in range(0, width * products, width):
+        before, new = V[:, :, :at], slice(at, at + width)
+        for _ in range(2):  # once leaves rounding
+            W = _orthonormal(W - before @ (before.transpose(0, 2, 1) @ W))
+        V[:, :, new] = W
+        W = M @ W
+        MV[:, :, new] = W
+    H = V.transpose(0, 2, 1) @ MV
+    w, Y = np.linalg.eigh((H + H.transpose(0, 2, 1)) / 2)
+    return w[:, -r:], V @ Y[:, :, -r:]
+
+
+def _orthonormal(W: Block) -> Block:
+    """An orthonormal basis of the columns of each matrix; one column by itself, which is quicker."""
+    if W.shape[2] > 1:
+        return np.linalg.qr(W)[0]
+    return np.asarray(W / np.maximum(np.linalg.norm(W, axis=1, keepdims=True), 1e-30))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posgeom.fold_gram import SMALL, Each, FoldedColumns, FoldGram
+from posgeom.krylov import ritz_pairs
 from posgeom.mds import largest_eigenpairs
 
 FloatArray = NDArray[np.float64]
@@ -15,9 +16,9 @@ Block = NDArray[np.float32]
 Sets = NDArray[np.bool_]  # (S, K): which folds each set holds
 
 SAMPLED = 2_000  # tokens that stand for all
-KRYLOV = 3  # blocks of vectors, each the product of the one before
-SPARE = 2  # vectors beside those asked for
-APART = 20  # times the next eigenvalue: 5 times in a quarter of the folds, whose noise weighs more
+PRODUCTS = 6  # with blocks of vectors, by which directions are found
+SPARE = 8  # vectors of a block beside the directions asked for
+_TOGETHER = 2  # sets whose directions are sought side by side by one thread
 _PARTS = 8  # of a stretch of tokens, shared among the threads
 _SPREAD = 40_000_000  # entries of a matrix for all sets at once: 160 MB
 
@@ -74,16 +75,9 @@ class FoldedTokens:
         """The frequencies in sets of folds, smoothed along `rank` directions of each set's own."""
         among = sets.astype(np.float64)
         own = gram.sums(among[:, :, None] * among[:, None, :], each)
-        near = clear_eigenvectors(gram, rank)
-
-        def fit(s: int) -> tuple[Block, Block]:
-            if near is not None:
-                return self._fit(sets[s], eigenvectors_near(own[s], near, rank))
-            # of a few rows every digit is kept; of many, float32 takes half the time
-            precise: Any = own[s].astype(np.float64) if own.shape[1] <= SMALL else own[s]
-            return self._fit(sets[s], largest_eigenpairs(precise, rank)[1])
-
-        found = list(each(fit, range(len(sets))))
+        parts = [slice(s, s + _TOGETHER) for s in range(0, len(sets), _TOGETHER)]
+        U = np.concatenate(list(each(lambda part: main_directions(own[part], rank), parts)))
+        found = list(each(self._fit, sets, U))
         return Smoothed(self, sets, *(np.stack(x) for x in zip(*found, strict=True)))
 
     def _fit(self, folds: NDArray[np.bool_], U: NDArray[Any]) -> tuple[Block, Block]:
@@ -103,40 +97,19 @@ class FoldedTokens:
         return B.astype(np.float32), (inverse(normal) @ B.T).T.astype(np.float32)
 
 
-def clear_eigenvectors(gram: FoldGram, r: int) -> Block | None:
-    """The r + SPARE main eigenvectors of all folds together, (n, r + SPARE), ascending.
+def main_directions(M: Block, r: int) -> NDArray[Any]:
+    """The r main eigenvectors of each of some symmetric matrices M (S, n, n), ascending, (S, n, r).
 
-    None unless r of them stand far above the others, so that those of any quarter of the folds
-    are theirs, turned a little; and of few rows, where there is no time to be won.
+    Of few rows, or where many are asked for, by a decomposition.  Else the best in the span of
+    PRODUCTS blocks: directions that stand out of the noise are found to 1e-4; of those that do
+    not, any mixture is noise of these folds, as the eigenvectors are.
     """
-    K, n = gram.n_folds, gram.n_positions
-    if n <= SMALL or KRYLOV * (r + SPARE) > n // 2:
-        return None
-    w, U = largest_eigenpairs(gram.sums(np.ones((1, K, K)))[0], r + SPARE)
-    return U.astype(np.float32) if w[SPARE] >= APART * w[SPARE - 1] else None
-
-
-def eigenvectors_near(M: Block, start: Block, r: int) -> Block:
-    """The r main eigenvectors of M (n, n), ascending, (n, r), from those of a matrix like it.
-
-    The best in the span of S, M S, M² S, S: (n, r or more) `start`: block Krylov, whose error
-    falls by the ratio of the first eigenvalue that is left out to the last one, and faster, with
-    each product.  So little of S is left that what S owes to other folds does not count.
-    """
-    basis: list[Block] = []
-    images: list[Block] = []
-    W = start
-    for _ in range(KRYLOV):
-        for _ in range(2):  # once leaves rounding
-            for V in basis:
-                W = W - V @ (V.T @ W)
-            W = np.linalg.qr(W)[0]
-        basis.append(W)
-        W = M @ W
-        images.append(W)
-    V = np.hstack(basis)
-    T = V.T @ np.hstack(images)
-    return np.asarray(V @ np.linalg.eigh((T + T.T) / 2)[1][:, -r:])
+    n = M.shape[1]
+    if n > SMALL and PRODUCTS * (r + SPARE) <= n // 2:
+        return ritz_pairs(M, r, r + SPARE, PRODUCTS)[1]
+    # of a few rows every digit is kept; of many, float32 takes half the time
+    precise: Any = M.astype(np.float64) if n <= SMALL else M
+    return np.stack([largest_eigenpairs(some, r)[1] for some in precise])
 
 
 class Smoothed:
@@ -152,6 +125,7 @@ class Smoothed:
     def __init__(self, tokens: FoldedTokens, sets: Sets, B: Block, fit: Block) -> None:
         K, n = tokens.N.shape
         self.tokens, self.B = tokens, B
+        self._of_folds = sets, fit
         members = [np.flatnonzero(sets[:, k]) for k in range(K)]
         most = max(len(m) for m in members)
         self._sets = np.full((K, most), -1)
@@ -163,6 +137,11 @@ class Smoothed:
         self.sums = np.einsum("sir,sr->si", B, z)
         self._width = max(1, _SPREAD // (B.shape[0] * B.shape[2]))  # tokens of a stretch
         self._every: Block | None = None  # z of all tokens, where they fit in memory
+
+    def of(self, tokens: FoldedTokens, some: list[int]) -> "Smoothed":
+        """Other tokens of the same counts, smoothed along the same directions of some of the sets."""
+        sets, fit = self._of_folds
+        return Smoothed(tokens, sets[some], self.B[some], fit[some])
 
     def coefficients(self, part: NDArray[np.intp] | slice, each: Each) -> Block:
         """z of some tokens, (S, tokens, rank + 1)."""
