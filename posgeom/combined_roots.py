@@ -8,7 +8,6 @@ part of the noise of one half of the folds, which has nothing to do with that of
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.linalg import cho_factor, cho_solve
 from scipy.linalg.lapack import dpstrf
 
 from posgeom.fold_gram import SMALL, Each
@@ -20,6 +19,7 @@ Nodes = NDArray[np.intp]
 
 LOST = 0.04  # share of the noise of the profiles that combinations may miss
 FEWEST = 48  # positions that are computed in any case
+_LANES = 16  # nodes are a multiple of it, since BLAS works on so many rows at a time
 RIDGE = 1e-7  # of the trace, which keeps weights small where nodes are alike
 
 
@@ -44,14 +44,16 @@ def choose_nodes(smoothed: Smoothed, each: Each) -> Nodes:
     total = np.square(E, dtype=np.float64).sum() + np.square(other, dtype=np.float64).sum()
     lost = LOST * np.square(noise, dtype=np.float64).sum()
     enough = int((total - explained > lost).sum()) + 1
-    return np.sort(order[: min(max(enough, FEWEST), found)] - 1)
+    enough = -(-max(enough, FEWEST) // _LANES) * _LANES
+    return np.sort(order[: min(enough, found)] - 1)
 
 
 def roots(B: Block, Z: Block, m: Block, weights: Block) -> tuple[Block, FloatArray]:
     """E = √p̃ − m (n, V) times the root of the weights, and the sum of p̃ cut off below 0, (n,)."""
     E = B @ Z.T
-    cut = (np.minimum(E, 0) @ -weights).astype(np.float64)
-    np.maximum(E, 0, out=E)
+    zeros = np.zeros_like(m)  # NumPy is four times slower with a single one
+    cut = (np.minimum(E, zeros) @ -weights).astype(np.float64)
+    np.maximum(E, zeros, out=E)
     np.sqrt(E, out=E)
     E -= m
     E *= np.sqrt(weights)
@@ -96,7 +98,8 @@ class RootProfile:
             wide = A.astype(np.float64)  # nodes may be as many as tokens: M is all but singular
             M = wide @ wide.T
             M[np.diag_indices(len(M))] += RIDGE * np.trace(M)
-            self._T = cho_solve(cho_factor(M), (A @ E.T).astype(np.float64)).T
+            # SciPy's solvers hold Python's lock, and other threads up
+            self._T = (A @ E.T).T.astype(np.float64) @ np.linalg.inv(M)
             self._missed = cut - self._T @ cut[nodes]
         self._positive = np.zeros(len(nodes))  # Σ_v p̃ of what is not below 0
         self._along = np.zeros(len(nodes))  # Σ_v E m
@@ -109,8 +112,8 @@ class RootProfile:
     def block(self, Z: Block, m: Block) -> Block:
         """E = √p̃ − m of a block of tokens at the nodes."""
         E = self._B @ Z.T
-        np.maximum(E, 0, out=E)
-        self._positive += E.sum(axis=1)
+        np.maximum(E, np.zeros_like(m), out=E)
+        self._positive += E @ np.ones_like(m)
         np.sqrt(E, out=E)
         E -= m
         self._along += E @ m

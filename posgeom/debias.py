@@ -154,7 +154,10 @@ def debiased_squares(
         inner = [factors[0] for factors in of_all[K - 1 :]]
         half = [inner[h : h + K // 2 - 1] for h in range(0, len(inner), K // 2 - 1)]
         groups = ([whole, lumped], without, half)
-        squares = [np.stack(list(each(_mean_squared, group))) for group in groups]
+        squares = [np.empty((len(group), n, n)) for group in groups]
+        for group, D2 in zip(groups, squares, strict=True):
+            for _ in each(_mean_squared, group, D2):
+                pass
     return DebiasedSquares(squares[0][0], squares[1], squares[2], squares[0][1])
 
 
@@ -250,12 +253,12 @@ class _Crossing:
         ]
 
 
-def _mean_squared(factors: list[Factors]) -> FloatArray:
-    """Mean over splits of the squared distances G_ii + G_jj − 2 G_ij, G symmetrised."""
+def _mean_squared(factors: list[Factors], D2: FloatArray) -> None:
+    """Mean over splits of the squared distances G_ii + G_jj − 2 G_ij, G symmetrised, into D2."""
     left, right = (np.hstack(some) for some in zip(*factors, strict=True))
-    G = left @ right.T / len(factors)
-    G = G + G.T
-    g = np.diag(G) / 2
-    D2: FloatArray = g[:, None] + g[None, :] - G
+    G = left @ right.T
+    G /= len(factors)
+    np.add(G, G.T, out=D2)
+    g = np.diag(D2) / 2
+    np.subtract(g[:, None] + g, D2, out=D2)
     np.fill_diagonal(D2, 0)
-    return D2

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
@@ -12,16 +12,20 @@ from scipy.sparse import csc_array, hstack
 from threadpoolctl import threadpool_limits
 
 from posgeom.counts import PositionCounts
+from posgeom.packed import add_packed, packed_size, unpacked
 from posgeom.root_profiles import threads
 
 FloatArray = NDArray[np.float64]
 Block = NDArray[np.float32]
+T = TypeVar("T")
 Each = Callable[..., Iterator[Any]]  # as map: a function, and iterables of its arguments
 
 SMALL = 128  # rows up to which one thread does the work faster than two
 FREQUENT = 0.12  # share of the rows that hold a token from which on a dense product is faster
 _BLOCK = 25_000_000  # entries of a dense float32 block of columns: 100 MB
-_ENTRIES = 32_768  # of all pairs that are summed at a time, by one thread
+_ENTRIES = 16_384  # of all pairs that are summed at a time, by one thread
+_SUMS = 6_000_000  # entries of packed sums that are there at a time: 24 MB
+_CACHED = 1_048_576  # entries of sums that one thread works on: 4 MB
 
 
 @dataclass(frozen=True, eq=False)
@@ -46,7 +50,8 @@ class FoldedColumns:
         totals = np.asarray(counts.counts.sum(axis=0), dtype=np.float64)
         folds = (counts.counts[k * n : (k + 1) * n] for k in range(counts.n_folds))
         seen = np.flatnonzero(totals > 1)
-        columns = [csc_array(C.astype(np.float32))[:, seen] for C in folds]
+        with side_by_side(n) as each:
+            columns = list(each(lambda C: csc_array(C.astype(np.float32))[:, seen], folds))
         return cls(counts, columns, totals[seen])
 
     def lumped(self, common: NDArray[np.bool_]) -> Self:
@@ -65,8 +70,8 @@ class FoldedColumns:
 class FoldGram:
     """Y_k Y_lᵀ for K folds, Y_k (n, V) the deviations of the positions of fold k.
 
-    pairs  (K(K + 1)/2, n, n) float32, for folds k ≤ l in the order of np.triu_indices(K):
-           Y_k Y_kᵀ, and Y_k Y_lᵀ + Y_l Y_kᵀ where k < l; each is symmetric
+    pairs  (K(K + 1)/2, size) float32, for folds k ≤ l in the order of np.triu_indices(K):
+           Y_k Y_kᵀ, and Y_k Y_lᵀ + Y_l Y_kᵀ where k < l; each is symmetric, and packed
     source the columns of the counts that it is made of
     """
 
@@ -77,29 +82,36 @@ class FoldGram:
     @property
     def n_positions(self) -> int:
         """n."""
-        return int(self.pairs.shape[1])
+        return self.source.counts.n_positions
 
     @property
     def across(self) -> FloatArray:
         """Σ_{k≠l} Y_k Y_lᵀ, (n, n), summed in float64."""
         first, second = np.triu_indices(self.n_folds)
-        different = (first < second)[:, None, None]
-        return np.asarray(self.pairs.sum(axis=0, dtype=np.float64, where=different))
+        total = self.pairs.sum(axis=0, dtype=np.float64, where=(first < second)[:, None])
+        return np.asarray(unpacked(total[None], self.n_positions)[0])
 
-    def sums(self, weights: FloatArray, each: Each = map) -> Block:
-        """Σ_{k≤l} w[t, k, l] pairs[k, l], (T, n, n) float32, for weights (T, K, K)."""
+    def of_sums(
+        self, function: Callable[[Block], T], weights: FloatArray, each: Each = map
+    ) -> Iterator[T]:
+        """What a function makes of Σ_{k≤l} w[t, k, l] Y_k Y_lᵀ, for weights (T, K, K).
+
+        It is given some of these sums at a time, in their order: (t, n, n) float32.
+        """
+        n, size = self.n_positions, self.pairs.shape[1]
         W = weights[:, *np.triu_indices(self.n_folds)].astype(np.float32)
-        n = self.n_positions
-        pairs = self.pairs.reshape(-1, n * n)
-        sums = np.empty((len(W), n * n), dtype=np.float32)
+        for some in np.array_split(W, 1 + W.shape[0] * size // _SUMS):
+            sums = np.empty((len(some), size), dtype=np.float32)
 
-        def fill(start: int) -> None:
-            part = slice(start, start + _ENTRIES)
-            np.matmul(W, pairs[:, part], out=sums[:, part])
+            def fill(start: int, some: Block = some, sums: Block = sums) -> None:
+                part = slice(start, start + _ENTRIES)
+                np.matmul(some, self.pairs[:, part], out=sums[:, part])
 
-        for _ in each(fill, range(0, n * n, _ENTRIES)):
-            pass
-        return sums.reshape(-1, n, n)
+            for _ in each(fill, range(0, size, _ENTRIES)):
+                pass
+            few = max(1, _CACHED // n**2)
+            parts = [sums[t : t + few] for t in range(0, len(sums), few)]
+            yield from each(lambda part: function(unpacked(part, n)), parts)
 
 
 def fold_gram(counts: PositionCounts) -> FoldGram:
@@ -119,7 +131,7 @@ def fold_gram(counts: PositionCounts) -> FoldGram:
     columns, totals = source.columns, source.totals
     weight = (1 / np.sqrt(totals / N.sum() + 1 / N.sum(axis=0).mean())).astype(np.float32)
     frequent = sum(np.diff(C.indptr) for C in columns) >= FREQUENT * K * n
-    pairs = np.zeros((K * (K + 1) // 2, n, n), dtype=np.float32)
+    pairs = np.zeros((K * (K + 1) // 2, packed_size(n)), dtype=np.float32)
     of_fold = np.split(pairs, np.cumsum(np.arange(K, 1, -1)))  # those of k with k, …, K − 1
     with side_by_side(n) as each:
         width = max(1, _BLOCK // (K * n))
@@ -127,19 +139,17 @@ def fold_gram(counts: PositionCounts) -> FoldGram:
         for start in range(0, len(many), width):
             some = many[start : start + width]
             Y = _dense([C[:, some] for C in columns], weight[some], share, scale, each)
-
-            def add(k: int, Y: Block = Y) -> None:
-                of_fold[k] += Y[k] @ Y[k:].transpose(0, 2, 1)
-
-            for _ in each(add, range(K)):
+            for _ in each(lambda k, Y=Y: _add_dense(Y[k:], of_fold[k]), range(K)):
                 pass
+        own = [of[0].copy() for of in of_fold]
         few = np.flatnonzero(~frequent)
-        rare = _Rare([C[:, few] for C in columns], weight[few], share, scale)
+        rare = _Rare([C[:, few] for C in columns], weight[few], share, scale, each)
 
         def finish(k: int) -> None:
+            of_fold[k][1:] -= own[k]
+            for pair, of_other in zip(of_fold[k][1:], own[k + 1 :], strict=True):
+                pair -= of_other
             rare.add(k, of_fold[k])
-            for M in of_fold[k][1:]:
-                M += M.T.copy()
 
         for _ in each(finish, range(K)):
             pass
@@ -163,6 +173,17 @@ def _dense(
     return Y
 
 
+def _add_dense(Y: Block, pairs: Block) -> None:
+    """Add Y_0 Y_0ᵀ to the first of packed pairs, (Y_0 + Y_m)(Y_0 + Y_m)ᵀ to the others.
+
+    Y: (folds, n, V).  Of a product of a matrix with its own transpose BLAS makes only a half.
+    """
+    total, product = np.empty_like(Y[0]), np.empty((Y.shape[1],) * 2, dtype=np.float32)
+    for m, pair in enumerate(pairs):
+        S = np.add(Y[0], Y[m], out=total) if m else Y[0]
+        add_packed(np.matmul(S, S.T, out=product), pair, both=False)
+
+
 class _Rare:
     """Tokens that few rows hold: a product adds only to pairs of rows that both do.
 
@@ -170,14 +191,18 @@ class _Rare:
     scaled:  Y_k Y_lᵀ = S_k S_lᵀ − (S_k u_l) g_lᵀ − g_k (S_l u_k)ᵀ + (u_k·u_l) g_k g_lᵀ.
     """
 
-    def __init__(self, columns: list[csc_array], weight: Block, share: Block, scale: Block) -> None:
+    def __init__(
+        self, columns: list[csc_array], weight: Block, share: Block, scale: Block, each: Each
+    ) -> None:
         self._g = share * scale
-        u = np.stack([C.sum(axis=0) for C in columns]) * weight
-        S = []
-        for C in columns:
+        u = np.stack(list(each(lambda C: C.sum(axis=0), columns))) * weight
+
+        def scaled(C: csc_array) -> csc_array:
             values = C.data * scale[C.indices] * np.repeat(weight, np.diff(C.indptr))
-            S.append(csc_array((values, C.indices, C.indptr), C.shape))
-        self._along = np.stack([S_k @ u.T for S_k in S])  # (K, n, K) S_k u_l
+            return csc_array((values, C.indices, C.indptr), C.shape)
+
+        S = list(each(scaled, columns))
+        self._along = np.stack(list(each(lambda S_k: S_k @ u.T, S)))  # (K, n, K) S_k u_l
         self._uu = u @ u.T
         self._rows = np.concatenate([S_k.indices.astype(np.uint16) for S_k in S])
         self._values = np.concatenate([S_k.data for S_k in S])
@@ -187,14 +212,16 @@ class _Rare:
         self._spans = np.stack([b + np.stack(e) for b, e in zip(begins, ends, strict=False)])
 
     def add(self, k: int, pairs: Block) -> None:
-        """Add Y_k Y_lᵀ of these tokens to pairs (K − k, n, n), l = k, …, K − 1."""
+        """Add those of these tokens to the packed pairs of fold k with l = k, …, K − 1."""
         from posgeom.shared_tokens import add_shared
 
         g, along, uu = self._g, self._along, self._uu
-        for m, M in enumerate(pairs, start=k):  # m for the l of the formula
-            add_shared(self._rows, self._values, self._spans[k], self._spans[m], M)
-            M -= np.outer(along[k, :, m] - uu[k, m] * g[k], g[m])
+        M = np.empty((g.shape[1],) * 2, dtype=np.float32)
+        for m, pair in enumerate(pairs, start=k):  # m for the l of the formula
+            M[:] = np.outer(uu[k, m] * g[k] - along[k, :, m], g[m])
             M -= np.outer(g[k], along[m, :, k])
+            add_shared(self._rows, self._values, self._spans[k], self._spans[m], M)
+            add_packed(M, pair, both=m > k)
 
 
 @contextmanager

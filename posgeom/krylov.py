@@ -84,7 +84,7 @@ def ritz_pairs(M: Block, r: int, width: int, products: int) -> tuple[Block, Bloc
     for at in range(0, width * products, width):
         before, new = V[:, :, :at], slice(at, at + width)
         for _ in range(2):  # once leaves rounding
-            W = _orthonormal(W - before @ (before.transpose(0, 2, 1) @ W))
+            W = np.linalg.qr(W - before @ (before.transpose(0, 2, 1) @ W))[0]
         V[:, :, new] = W
         W = M @ W
         MV[:, :, new] = W
@@ -93,8 +93,23 @@ def ritz_pairs(M: Block, r: int, width: int, products: int) -> tuple[Block, Bloc
     return w[:, -r:], V @ Y[:, :, -r:]
 
 
-def _orthonormal(W: Block) -> Block:
-    """An orthonormal basis of the columns of each matrix; one column by itself, which is quicker."""
-    if W.shape[2] > 1:
-        return np.linalg.qr(W)[0]
-    return np.asarray(W / np.maximum(np.linalg.norm(W, axis=1, keepdims=True), 1e-30))
+def largest_ritz_values(M: Block, products: int) -> FloatArray:
+    """The largest Ritz value of each symmetric matrix M (T, n, n) float32: (T,).
+
+    Lanczos (1950) from one random vector, with no basis kept.  Rounding then brings some values
+    twice, and leaves the largest as it is (Paige 1976).
+    """
+    T, n, _ = M.shape
+    start = np.random.default_rng(0).standard_normal((n, 1)).astype(np.float32)
+    v = np.broadcast_to(start / np.linalg.norm(start), (T, n, 1))
+    before, off = np.zeros_like(v), np.zeros((T, 1, 1), dtype=np.float32)
+    H = np.zeros((T, products, products))  # tridiagonal; its lower triangle is read
+    for j in range(products):
+        w = M @ v
+        diagonal = v.transpose(0, 2, 1) @ w
+        w -= diagonal * v + off * before
+        H[:, j, j] = diagonal[:, 0, 0]
+        off = np.sqrt(w.transpose(0, 2, 1) @ w)
+        H[:, j + 1 : j + 2, j] = off[:, 0]
+        before, v = v, w / np.maximum(off, 1e-30)  # 0 where a matrix holds no more
+    return np.asarray(np.linalg.eigvalsh(H)[:, -1])

@@ -15,10 +15,9 @@ FloatArray = NDArray[np.float64]
 Block = NDArray[np.float32]
 Sets = NDArray[np.bool_]  # (S, K): which folds each set holds
 
-SAMPLED = 2_000  # tokens that stand for all
-PRODUCTS = 6  # with blocks of vectors, by which directions are found
-SPARE = 8  # vectors of a block beside the directions asked for
-_TOGETHER = 2  # sets whose directions are sought side by side by one thread
+SAMPLED = 1_000  # tokens that stand for all
+WIDTH = 4  # vectors of the blocks by whose products directions are found,
+SPARE = 8  # so many products more than directions
 _PARTS = 8  # of a stretch of tokens, shared among the threads
 _SPREAD = 40_000_000  # entries of a matrix for all sets at once: 160 MB
 
@@ -74,9 +73,8 @@ class FoldedTokens:
     def smooth(self, sets: Sets, gram: FoldGram, rank: int, each: Each) -> "Smoothed":
         """The frequencies in sets of folds, smoothed along `rank` directions of each set's own."""
         among = sets.astype(np.float64)
-        own = gram.sums(among[:, :, None] * among[:, None, :], each)
-        parts = [slice(s, s + _TOGETHER) for s in range(0, len(sets), _TOGETHER)]
-        U = np.concatenate(list(each(lambda part: main_directions(own[part], rank), parts)))
+        W = among[:, :, None] * among[:, None, :]
+        U = np.concatenate(list(gram.of_sums(lambda M: main_directions(M, rank), W, each)))
         found = list(each(self._fit, sets, U))
         return Smoothed(self, sets, *(np.stack(x) for x in zip(*found, strict=True)))
 
@@ -100,13 +98,13 @@ class FoldedTokens:
 def main_directions(M: Block, r: int) -> NDArray[Any]:
     """The r main eigenvectors of each of some symmetric matrices M (S, n, n), ascending, (S, n, r).
 
-    Of few rows, or where many are asked for, by a decomposition.  Else the best in the span of
-    PRODUCTS blocks: directions that stand out of the noise are found to 1e-4; of those that do
-    not, any mixture is noise of these folds, as the eigenvectors are.
+    Of few rows, or where many are asked for, by a decomposition.  Else the best that a few
+    products find: they hold 0.9995 of the sum of the eigenvalues or more.  What is missed is of
+    directions that do not stand out of the noise, any mixture of which is noise of these folds.
     """
-    n = M.shape[1]
-    if n > SMALL and PRODUCTS * (r + SPARE) <= n // 2:
-        return ritz_pairs(M, r, r + SPARE, PRODUCTS)[1]
+    n, products = M.shape[1], r + SPARE
+    if n > SMALL and WIDTH * products <= n // 2:
+        return ritz_pairs(M, r, WIDTH, products)[1]
     # of a few rows every digit is kept; of many, float32 takes half the time
     precise: Any = M.astype(np.float64) if n <= SMALL else M
     return np.stack([largest_eigenpairs(some, r)[1] for some in precise])

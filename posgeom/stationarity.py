@@ -17,17 +17,14 @@ from scipy.linalg import eigh
 
 from posgeom.errors import PosgeomError
 from posgeom.fold_gram import SMALL, FoldGram, side_by_side
-from posgeom.krylov import ritz_pairs
+from posgeom.krylov import largest_ritz_values
 
 FloatArray = NDArray[np.float64]
 
 LEVEL = 0.05
 DRAWS = 499
 DRAWS_OF_MANY = 199  # of more than SMALL positions, whose limit they find to 0.3%
-_DRAWN = 60_000_000  # entries of the matrices drawn at a time: 240 MB
-_PARTS = 8  # of them, shared among the threads
-_AT_ONCE = 2_000_000  # entries of matrices that a cache holds: 8 MB
-PRODUCTS = 5  # with a matrix of noise, times the cube root of its rows, for its largest eigenvalue
+PRODUCTS = 6  # with a matrix of noise, times the cube root of its rows, for its largest eigenvalue
 
 
 @dataclass(frozen=True, eq=False)
@@ -68,11 +65,8 @@ def stationarity_test(gram: FoldGram, *, seed: int = 0, draws: int | None = None
     signs = balanced_signs(K, draws, np.random.default_rng(seed))
     size = 1 / np.sqrt(1 - 1 / (K - 1) ** 2)
     noise = size * (1 - np.eye(K)) * (signs[:, :, None] * signs[:, None, :] + 1 / (K - 1))  # k ≠ l
-    top = np.empty(0)
     with side_by_side(n) as each:
-        for W in np.array_split(noise, 1 + len(noise) * n * n // _DRAWN):
-            parts = np.array_split(gram.sums(W, each), min(len(W), _PARTS))
-            top = np.concatenate([top, *each(largest_eigenvalues, parts)])
+        top = np.concatenate(list(gram.of_sums(largest_eigenvalues, noise, each)))
     limit = float(np.quantile(top, 1 - LEVEL, method="higher"))
     p = (1 + int((top >= w[0]).sum())) / (len(top) + 1)
     found = min(max(1, int((w > limit).sum())), n - 1) if p <= LEVEL else 0
@@ -82,16 +76,14 @@ def stationarity_test(gram: FoldGram, *, seed: int = 0, draws: int | None = None
 def largest_eigenvalues(M: NDArray[np.float32]) -> FloatArray:
     """Of each of T symmetric (n, n) matrices, M (T, n, n): (T,).
 
-    Of more than SMALL rows by PRODUCTS · n^(1/3) products with a vector, which leave 1e-4 of an
+    Of more than SMALL rows by PRODUCTS · n^(1/3) products with a vector, which leave 1e-5 of an
     eigenvalue on average; the edge of a spectrum of noise is n^(−2/3) wide.
     """
     n = M.shape[1]
     if n <= SMALL:
         return np.linalg.eigvalsh(M.astype(np.float64))[:, -1]
     products = math.ceil(PRODUCTS * np.cbrt(n))
-    few = max(1, _AT_ONCE // n**2)
-    parts = (M[t : t + few] for t in range(0, len(M), few))
-    return np.concatenate([ritz_pairs(some, 1, 1, products)[0][:, 0] for some in parts])
+    return largest_ritz_values(M, products)
 
 
 def balanced_signs(K: int, draws: int, rng: np.random.Generator) -> NDArray[np.float32]:
