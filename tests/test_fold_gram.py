@@ -5,6 +5,7 @@ import pytest
 
 from posgeom import SyntheticCorpus
 from posgeom.fold_gram import fold_gram
+from posgeom.packed import unpacked
 from posgeom.simulation import draw_counts
 
 
@@ -35,18 +36,25 @@ def test_the_pairs_are_products_of_the_weighted_deviations(monkeypatch, counts, 
     monkeypatch.setattr("posgeom.fold_gram.FREQUENT", frequent)
     monkeypatch.setattr("posgeom.fold_gram._BLOCK", 600)  # three blocks and more
     gram = fold_gram(counts)
-    for pair, k, m in zip(gram.pairs, *np.triu_indices(4), strict=True):
+    for pair, k, m in zip(unpacked(gram.pairs, 5), *np.triu_indices(4), strict=True):
         product = Y[k] @ Y[m].T
         right = product if k == m else product + product.T
         np.testing.assert_allclose(pair, right, rtol=1e-6, atol=1e-5)  # float32
 
 
-def test_sums_are_those_of_sums_of_deviations(counts, Y):
+@pytest.mark.parametrize("at_a_time", [10**6, 40])
+def test_sums_are_those_of_sums_of_deviations(monkeypatch, counts, Y, at_a_time):
+    """All at once, or one at a time."""
+    monkeypatch.setattr("posgeom.fold_gram._SUMS", at_a_time)
+    monkeypatch.setattr("posgeom.fold_gram._ENTRIES", 7)
+    monkeypatch.setattr("posgeom.fold_gram._CACHED", at_a_time)
     gram = fold_gram(counts)
     signs = np.random.default_rng(0).standard_normal((3, 4))
     signed = np.einsum("tk,kiv->tiv", signs, Y)
     right = np.einsum("tiv,tjv->tij", signed, signed)
-    sums = gram.sums(signs[:, :, None] * signs[:, None, :])
+    parts = list(gram.of_sums(lambda M: M, signs[:, :, None] * signs[:, None, :]))
+    assert len(parts) == (1 if at_a_time > 100 else 3)
+    sums = np.concatenate(parts)
     np.testing.assert_allclose(sums, right, atol=1e-4)
     total = Y.sum(axis=0)
     np.testing.assert_allclose(
