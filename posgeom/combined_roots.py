@@ -17,7 +17,7 @@ FloatArray = NDArray[np.float64]
 Block = NDArray[np.float32]
 Nodes = NDArray[np.intp]
 
-LOST = 0.04  # share of the noise of the profiles that combinations may miss
+LOST = 0.05  # share of the noise of the profiles that combinations may miss
 FEWEST = 48  # positions that are computed in any case
 _LANES = 16  # nodes are a multiple of it, since BLAS works on so many rows at a time
 RIDGE = 1e-7  # of the trace, which keeps weights small where nodes are alike
