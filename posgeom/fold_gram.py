@@ -17,7 +17,7 @@ from posgeom.root_profiles import threads
 
 FloatArray = NDArray[np.float64]
 Block = NDArray[np.float32]
-T = TypeVar("T")
+Result = TypeVar("Result")
 Each = Callable[..., Iterator[Any]]  # as map: a function, and iterables of its arguments
 
 SMALL = 128  # rows up to which one thread does the work faster than two
@@ -92,15 +92,15 @@ class FoldGram:
         return np.asarray(unpacked(total[None], self.n_positions)[0])
 
     def of_sums(
-        self, function: Callable[[Block], T], weights: FloatArray, each: Each = map
-    ) -> Iterator[T]:
+        self, function: Callable[[Block], Result], weights: FloatArray, each: Each = map
+    ) -> Iterator[Result]:
         """What a function makes of Σ_{k≤l} w[t, k, l] Y_k Y_lᵀ, for weights (T, K, K).
 
         It is given some of these sums at a time, in their order: (t, n, n) float32.
         """
         n, size = self.n_positions, self.pairs.shape[1]
         W = weights[:, *np.triu_indices(self.n_folds)].astype(np.float32)
-        for some in np.array_split(W, 1 + W.shape[0] * size // _SUMS):
+        for some in np.array_split(W, min(len(W), 1 + len(W) * size // _SUMS)):
             sums = np.empty((len(some), size), dtype=np.float32)
 
             def fill(start: int, some: Block = some, sums: Block = sums) -> None:

@@ -137,7 +137,7 @@ class Smoothed:
         self._every: Block | None = None  # z of all tokens, where they fit in memory
 
     def of(self, tokens: FoldedTokens, some: list[int]) -> "Smoothed":
-        """Other tokens of the same counts, smoothed along the same directions of some of the sets."""
+        """Other tokens of the same counts, smoothed along the directions of some of the sets."""
         sets, fit = self._of_folds
         return Smoothed(tokens, sets[some], self.B[some], fit[some])
 
