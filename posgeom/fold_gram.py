@@ -94,7 +94,7 @@ class FoldGram:
     def of_sums(
         self, function: Callable[[Block], Result], weights: FloatArray, each: Each = map
     ) -> Iterator[Result]:
-        """What a function makes of Σ_{k≤l} w[t, k, l] Y_k Y_lᵀ, for weights (T, K, K).
+        """What a function makes of Σ_{k≤l} w[t, k, l] pairs[k, l], for weights (T, K, K).
 
         It is given some of these sums at a time, in their order: (t, n, n) float32.
         """

@@ -102,14 +102,15 @@ def largest_ritz_values(M: Block, products: int) -> FloatArray:
     T, n, _ = M.shape
     start = np.random.default_rng(0).standard_normal((n, 1)).astype(np.float32)
     v = np.broadcast_to(start / np.linalg.norm(start), (T, n, 1))
-    before, off = np.zeros_like(v), np.zeros((T, 1, 1), dtype=np.float32)
+    before, off = np.zeros_like(v), np.zeros((T, 1, 1))
     H = np.zeros((T, products, products))  # tridiagonal; its lower triangle is read
     for j in range(products):
         w = M @ v
         diagonal = v.transpose(0, 2, 1) @ w
         w -= diagonal * v + off * before
         H[:, j, j] = diagonal[:, 0, 0]
-        off = np.sqrt(w.transpose(0, 2, 1) @ w)
+        # squares of what float32 holds would be lost in it
+        off = np.sqrt(np.square(w, dtype=np.float64).sum(axis=1, keepdims=True))
         H[:, j + 1 : j + 2, j] = off[:, 0]
-        before, v = v, w / np.maximum(off, 1e-30)  # 0 where a matrix holds no more
+        before, v = v, (w / np.maximum(off, 1e-300)).astype(np.float32)  # 0 of a matrix of zeros
     return np.asarray(np.linalg.eigvalsh(H)[:, -1])

@@ -76,8 +76,8 @@ def stationarity_test(gram: FoldGram, *, seed: int = 0, draws: int | None = None
 def largest_eigenvalues(M: NDArray[np.float32]) -> FloatArray:
     """Of each of T symmetric (n, n) matrices, M (T, n, n): (T,).
 
-    Of more than SMALL rows by PRODUCTS · n^(1/3) products with a vector, which leave 1e-5 of an
-    eigenvalue on average; the edge of a spectrum of noise is n^(−2/3) wide.
+    Of more than SMALL rows by PRODUCTS · n^(1/3) products with a vector, which leave less than
+    1e-4 of an eigenvalue on average; the edge of a spectrum of noise is n^(−2/3) wide.
     """
     n = M.shape[1]
     if n <= SMALL:

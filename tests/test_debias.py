@@ -177,6 +177,13 @@ def test_tokens_that_came_once_cannot_be_forced_into_distances():
         estimate_geometry(counts, force=True)
 
 
+def test_two_alike_positions_are_forced_apart_in_numbers():
+    """Their one direction may be the same at both, and hold nothing beside the mean."""
+    for seed in range(10):
+        counts = draw_counts(SyntheticCorpus("none", 2, 3, 60, seed=seed), folds=16)
+        assert np.isfinite(estimate_geometry(counts, force=True).squared).all()
+
+
 def test_small_vocabularies_with_many_documents_need_no_correction():
     corpus = SyntheticCorpus("mixture", vocabulary=6, documents=20_000)
     counts = draw_counts(corpus)

@@ -118,7 +118,14 @@ def off(M):
     """By how much the largest eigenvalue found is off, in parts of the largest one by size."""
     M = M.astype(np.float32)
     right = np.linalg.eigvalsh(M.astype(float))
-    return abs(largest_eigenvalues(M[None])[0] - right[-1]) / max(np.abs(right).max(), 1e-9)
+    return abs(largest_eigenvalues(M[None])[0] - right[-1]) / max(np.abs(right).max(), 1e-37)
+
+
+@pytest.mark.parametrize("scale", [1e-30, 1e-16, 1e9])
+def test_largest_eigenvalues_are_found_at_every_scale(scale):
+    """Squares of the smallest are below what float32 holds, those of the largest above."""
+    for M in (np.eye(129), np.diag(np.repeat([-1.0, 1.0], [60, 69])), np.full((129, 129), 1.0)):
+        assert off(scale * M) < 1e-5
 
 
 @pytest.mark.parametrize("n", [1, 2, 40, 200, 600])
