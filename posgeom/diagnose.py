@@ -23,6 +23,7 @@ FloatArray = NDArray[np.float64]
 Measure = Callable[[FloatArray], FloatArray]
 
 BASELINES = ("random", "none")  # what an encoding should beat, not what anyone would choose
+ROUNDING = 1e-24  # of the sum of squares: the square of twelve digits
 MOST_NAMED = 6  # positions where an encoding fails; more are no help
 MOST_TIMES = 1_000  # no one collects so many times the documents
 
@@ -180,12 +181,15 @@ def noise_share(counts: PositionCounts, geometry: Geometry) -> Estimate:
 def stress_shares(geometry: Geometry, δ: FloatArray) -> tuple[FloatArray, FloatArray]:
     """Where an encoding fails: share of its stress by position (n,) and by offset.
 
-    Σ_j (αδ_ij − D_ij)² over all pairs' sum; a pair counts half to either position.
+    Σ_j (αδ_ij − D_ij)² over all pairs' sum; a pair counts half to either position.  All are 0
+    where the encoding fits exactly, but for rounding.
     """
     D = signed_root(geometry.squared)
     d, e = condensed(D), condensed(δ)
     α = e @ d / (e @ e) if e.any() else 0.0
     missed = (α * δ - D) ** 2
+    if missed.sum() <= ROUNDING * np.square(D).sum():
+        missed[:] = 0
     groups = offset_groups(len(D), geometry.positions)
     by_position, by_offset = missed.sum(axis=1), np.bincount(groups, condensed(missed))
     total = by_position.sum() or 1.0

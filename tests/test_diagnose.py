@@ -1,11 +1,18 @@
 """The diagnosis: what it says where there is structure, and where there is none."""
 
 import json
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from posgeom import PosgeomError, SyntheticCorpus, count_positions, estimate_geometry
+from posgeom import (
+    PosgeomError,
+    SyntheticCorpus,
+    count_positions,
+    estimate_geometry,
+    true_geometry,
+)
 from posgeom.diagnose import diagnose, stress_shares
 from posgeom.simulation import draw_counts
 
@@ -68,6 +75,19 @@ def test_shares_of_stress_sum_to_one():
     for shares in stress_shares(g, δ):
         assert shares.sum() == pytest.approx(1)
         assert (shares >= 0).all()
+
+
+@pytest.mark.parametrize("scale", [1.0, 1 / 3, 7e8, 1e-9])
+def test_an_exact_fit_misses_nothing_at_any_scale(scale):
+    """What rounding leaves of (αδ − D)² is no miss."""
+    g = true_geometry(SyntheticCorpus("decay").profiles)
+    for value in np.random.default_rng(0).uniform(0, 1, 200):
+        squared = value * g.squared
+        for shares in stress_shares(replace(g, squared=squared), scale * np.sqrt(squared)):
+            assert not shares.any()
+        two = replace(g, squared=squared[:2, :2], totals=g.totals[:2], positions=np.arange(2))
+        for shares in stress_shares(two, scale * (1 - np.eye(2))):
+            assert not shares.any()
 
 
 def test_it_is_json():
