@@ -140,6 +140,7 @@ def debiased_squares(
     with side_by_side(n) as each, bar:
         for some in _batches(jobs, tokens.most_sets(rank)):
             smoothed = tokens.smooth(np.concatenate(some), gram, rank, each)
+            # lumped tokens are smoothed along the directions of all, in both halves of whole splits
             begins = np.cumsum([0] + [len(job) for job in some])
             halves = [job[:2] for job in some[: len(splits) - len(of_few)]]
             first = [s for begin in begins[: len(halves)] for s in (begin, begin + 1)]

@@ -71,7 +71,8 @@ class FoldGram:
     """Y_k Y_lᵀ for K folds, Y_k (n, V) the deviations of the positions of fold k.
 
     pairs  (K(K + 1)/2, size) float32, for folds k ≤ l in the order of np.triu_indices(K):
-           Y_k Y_kᵀ, and Y_k Y_lᵀ + Y_l Y_kᵀ where k < l; each is symmetric, and packed
+           Y_k Y_kᵀ, and Y_k Y_lᵀ + Y_l Y_kᵀ where k < l; each is symmetric, but for
+           rounding, and packed
     source the columns of the counts that it is made of
     """
 

@@ -93,9 +93,12 @@ def ritz_pairs(M: Block, r: int, width: int, products: int) -> tuple[Block, Bloc
     return w[:, -r:], V @ Y[:, :, -r:]
 
 
-def largest_ritz_values(M: Block, products: int) -> FloatArray:
-    """The largest Ritz value of each symmetric matrix M (T, n, n) float32: (T,).
+def largest_ritz_values(M: Block, products: int, tolerance: float) -> FloatArray:
+    """The largest Ritz value θ of each symmetric matrix M (T, n, n) float32: (T,).
 
+    products   with a vector, before the residuals ‖M u − θ u‖ are looked at first
+    tolerance  of these, in parts of |θ|: more products are made while any is above, n at most.
+               The error of θ goes as the square of its residual.
     Lanczos (1950) from one random vector, with no basis kept.  Rounding then brings some values
     twice, and leaves the largest as it is (Paige 1976).
     """
@@ -103,14 +106,19 @@ def largest_ritz_values(M: Block, products: int) -> FloatArray:
     start = np.random.default_rng(0).standard_normal((n, 1)).astype(np.float32)
     v = np.broadcast_to(start / np.linalg.norm(start), (T, n, 1))
     before, off = np.zeros_like(v), np.zeros((T, 1, 1))
-    H = np.zeros((T, products, products))  # tridiagonal; its lower triangle is read
-    for j in range(products):
+    H = np.zeros((T, n, n))  # tridiagonal; its lower triangle is read
+    step = max(1, products // 2)
+    for k in range(1, n + 1):
         w = M @ v
         diagonal = v.transpose(0, 2, 1) @ w
         w -= diagonal * v + off * before
-        H[:, j, j] = diagonal[:, 0, 0]
         # squares of what float32 holds would be lost in it
         off = np.sqrt(np.square(w, dtype=np.float64).sum(axis=1, keepdims=True))
-        H[:, j + 1 : j + 2, j] = off[:, 0]
+        H[:, k - 1, k - 1] = diagonal[:, 0, 0]
+        if k == n or (k >= products and (k - products) % step == 0):
+            θ, Y = np.linalg.eigh(H[:, :k, :k])
+            if (off[:, 0, 0] * np.abs(Y[:, -1, -1]) <= tolerance * np.abs(θ[:, -1])).all():
+                break
+        H[:, k : k + 1, k - 1] = off[:, 0]
         before, v = v, (w / np.maximum(off, 1e-300)).astype(np.float32)  # 0 of a matrix of zeros
-    return np.asarray(np.linalg.eigvalsh(H)[:, -1])
+    return np.asarray(θ[:, -1])

@@ -24,6 +24,7 @@ FloatArray = NDArray[np.float64]
 LEVEL = 0.05
 DRAWS = 499
 DRAWS_OF_MANY = 199  # of more than SMALL positions, whose limit they find to 0.3%
+TOLERANCE = 1e-3  # of the vectors of the largest eigenvalues that are drawn
 PRODUCTS = 6  # with a matrix of noise, times the cube root of its rows, for its largest eigenvalue
 
 
@@ -76,14 +77,14 @@ def stationarity_test(gram: FoldGram, *, seed: int = 0, draws: int | None = None
 def largest_eigenvalues(M: NDArray[np.float32]) -> FloatArray:
     """Of each of T symmetric (n, n) matrices, M (T, n, n): (T,).
 
-    Of more than SMALL rows by PRODUCTS · n^(1/3) products with a vector, which leave less than
-    1e-4 of an eigenvalue on average; the edge of a spectrum of noise is n^(−2/3) wide.
+    Of more than SMALL rows by PRODUCTS · n^(1/3) products with a vector or more, to five digits;
+    the edge of a spectrum of noise is n^(−2/3) wide.
     """
     n = M.shape[1]
     if n <= SMALL:
         return np.linalg.eigvalsh(M.astype(np.float64))[:, -1]
     products = math.ceil(PRODUCTS * np.cbrt(n))
-    return largest_ritz_values(M, products)
+    return largest_ritz_values(M, products, TOLERANCE)
 
 
 def balanced_signs(K: int, draws: int, rng: np.random.Generator) -> NDArray[np.float32]:
