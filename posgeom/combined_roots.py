@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.linalg.lapack import dpstrf
 
-from posgeom.fold_gram import SMALL, Each
+from posgeom.side_by_side import SMALL, Each
 from posgeom.smoothing import Smoothed
 
 FloatArray = NDArray[np.float64]

@@ -20,9 +20,10 @@ from tqdm import tqdm
 
 from posgeom.combined_roots import Nodes, RootProfile, choose_nodes, root_profiles
 from posgeom.counts import PositionCounts
-from posgeom.fold_gram import SMALL, Each, FoldedColumns, FoldGram, side_by_side
+from posgeom.fold_gram import FoldedColumns, FoldGram
 from posgeom.mds import classical_mds
 from posgeom.rank import above_noise
+from posgeom.side_by_side import SMALL, Each, side_by_side
 from posgeom.smoothing import FoldedTokens, Sets, Smoothed
 from posgeom.thinning import thinned
 

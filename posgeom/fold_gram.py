@@ -1,26 +1,21 @@
 """Inner products between the deviations of all folds and positions from stationarity."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
-from typing import Any, Self, TypeVar
+from typing import Self, TypeVar
 
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, hstack
-from threadpoolctl import threadpool_limits
 
 from posgeom.counts import PositionCounts
 from posgeom.packed import add_packed, packed_size, unpacked
-from posgeom.root_profiles import threads
+from posgeom.side_by_side import Each, side_by_side
 
 FloatArray = NDArray[np.float64]
 Block = NDArray[np.float32]
 Result = TypeVar("Result")
-Each = Callable[..., Iterator[Any]]  # as map: a function, and iterables of its arguments
 
-SMALL = 128  # rows up to which one thread does the work faster than two
 FREQUENT = 0.12  # share of the rows that hold a token from which on a dense product is faster
 _BLOCK = 25_000_000  # entries of a dense float32 block of columns: 100 MB
 _ENTRIES = 16_384  # of all pairs that are summed at a time, by one thread
@@ -223,14 +218,3 @@ class _Rare:
             M -= np.outer(g[k], along[m, :, k])
             add_shared(self._rows, self._values, self._spans[k], self._spans[m], M)
             add_packed(M, pair, both=m > k)
-
-
-@contextmanager
-def side_by_side(n: int) -> Iterator[Each]:
-    """A map over threads, for matrices of n rows: as many as BLAS would take, or one for few rows.
-
-    Several threads of BLAS within a small product would wait for each other, 30 times longer.
-    """
-    workers = 1 if n <= SMALL else threads()  # asked before BLAS is held to one for each of them
-    with threadpool_limits(1), ThreadPoolExecutor(workers) as pool:
-        yield map if n <= SMALL else pool.map

@@ -7,9 +7,10 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from posgeom.fold_gram import SMALL, Each, FoldedColumns, FoldGram
+from posgeom.fold_gram import FoldedColumns, FoldGram
 from posgeom.krylov import ritz_pairs
 from posgeom.mds import largest_eigenpairs
+from posgeom.side_by_side import SMALL, Each
 
 FloatArray = NDArray[np.float64]
 Block = NDArray[np.float32]

@@ -15,8 +15,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from posgeom.errors import PosgeomError
-from posgeom.fold_gram import SMALL, FoldGram, side_by_side
+from posgeom.fold_gram import FoldGram
 from posgeom.krylov import largest_ritz_values
+from posgeom.side_by_side import SMALL, side_by_side
 
 FloatArray = NDArray[np.float64]
 

@@ -5,7 +5,8 @@ import pytest
 
 from posgeom import SyntheticCorpus
 from posgeom.debias import balanced_splits, halved_splits
-from posgeom.fold_gram import SMALL, fold_gram, side_by_side
+from posgeom.fold_gram import fold_gram
+from posgeom.side_by_side import SMALL, side_by_side
 from posgeom.simulation import draw_counts
 from posgeom.smoothing import FoldedTokens, main_directions
 
