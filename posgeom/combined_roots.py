@@ -35,7 +35,7 @@ def choose_nodes(smoothed: Smoothed, each: Each) -> Nodes:
         return np.arange(n)
     tokens = smoothed.tokens
     m, weights = tokens.pooled[tokens.sample], tokens.weights
-    Z = smoothed.coefficients(tokens.sample, each)
+    Z = smoothed.sampled(each)
     E, other = (roots(smoothed.B[s], Z[s], m, weights)[0] for s in (0, 1))
     noise = E - other
     noise -= noise.mean(axis=0)  # what all positions have in common is not in their distances
@@ -64,7 +64,7 @@ def root_profiles(smoothed: Smoothed, nodes: Nodes, each: Each) -> "list[RootPro
     """The root profiles of all sets of folds, before a token was taken in."""
     tokens = smoothed.tokens
     few = len(nodes) < smoothed.B.shape[1]
-    Z = smoothed.coefficients(tokens.sample, each) if few else None
+    Z = smoothed.sampled(each) if few else None
     m, weights = tokens.pooled[tokens.sample], tokens.weights
 
     def profile(s: int) -> RootProfile:

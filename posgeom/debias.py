@@ -20,7 +20,8 @@ from tqdm import tqdm
 
 from posgeom.combined_roots import Nodes, RootProfile, choose_nodes, root_profiles
 from posgeom.counts import PositionCounts
-from posgeom.fold_gram import FoldedColumns, FoldGram
+from posgeom.fold_gram import FoldGram
+from posgeom.folded_columns import FoldedColumns
 from posgeom.mds import classical_mds
 from posgeom.rank import above_noise
 from posgeom.side_by_side import SMALL, Each, side_by_side
@@ -59,17 +60,15 @@ def seen_often(totals: FloatArray, n: int, times: int) -> NDArray[np.bool_]:
     return totals / n / 2 >= times
 
 
-def common_tokens(totals: FloatArray, counts: PositionCounts) -> NDArray[np.bool_]:
-    """(V,) which tokens are not rare; in any case the most frequent ones, COMMON of the corpus.
+def n_common(totals: FloatArray, counts: PositionCounts) -> int:
+    """How many tokens are not rare; in any case the most frequent ones, COMMON of the corpus.
 
-    totals: (V,) of some tokens of these counts.  Of a flat vocabulary all of them may be rare, and
-    nothing would be left to compare with.
+    totals: (V,) of some tokens of these counts, rising.  Of a flat vocabulary all of them may be
+    rare, and nothing would be left to compare with.
     """
-    order = np.argsort(-totals, kind="stable")
-    before = np.cumsum(totals[order]) - totals[order]
+    above = np.cumsum(totals[::-1])[::-1] - totals  # of the tokens that are more frequent
     common = seen_often(totals, counts.n_positions, RARE)
-    common[order[before < COMMON * counts.totals.sum()]] = True
-    return common
+    return int((common | (above < COMMON * counts.totals.sum())).sum())
 
 
 def balanced_splits(n_folds: int) -> NDArray[np.bool_]:
@@ -133,7 +132,7 @@ def debiased_squares(
     halvings = HALVINGS if n <= SMALL else HALVINGS_OF_MANY
     jobs += [np.stack(parts) for parts in halved_splits(K, halvings)]
     tokens = FoldedTokens.of(columns)
-    few_tokens = FoldedTokens.of(columns.lumped(common_tokens(columns.totals, counts)))
+    few_tokens = FoldedTokens.of(columns.lumped(n_common(columns.totals, counts)))
     bar = tqdm(total=len(jobs), desc="debias", unit=" splits", leave=False, disable=not progress)
     of_all: list[list[Factors]] = []
     of_few: list[list[Factors]] = []
@@ -213,10 +212,9 @@ def _crossed(
     ends = np.cumsum([len(job) for job in jobs])
     of_job = [slice(end - len(job), end) for job, end in zip(jobs, ends, strict=True)]
     crossings = [_Crossing(job, profiles[of]) for job, of in zip(jobs, of_job, strict=True)]
-    for part in smoothed.stretches():
-        Z = smoothed.coefficients(part, each)
+    for some, Z in smoothed.stretches(each):
 
-        def add(crossing: _Crossing, of: slice, Z: Block = Z, m: Block = m[part]) -> None:
+        def add(crossing: _Crossing, of: slice, Z: Block = Z, m: Block = m[some]) -> None:
             crossing.add(Z[of], m)
 
         for _ in each(add, crossings, of_job):

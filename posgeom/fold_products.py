@@ -21,8 +21,8 @@ def add_products(rows, counts, begins, tokens, F, sets, Z):  # type: ignore[no-u
     K, n, M, c = F.shape
     flat = F.reshape(K, n, M * c)
     along = np.empty(M * c, np.float32)
-    for v in range(Z.shape[1]):
-        for k in range(K):
+    for k in range(K):  # outermost: F[k] just fits in a cache
+        for v in range(Z.shape[1]):
             begin, end = begins[k, tokens[v]], begins[k, tokens[v] + 1]
             if begin == end:
                 continue

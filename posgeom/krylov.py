@@ -13,6 +13,7 @@ DEPTH = 16  # products before the best vectors found start anew
 ROUGH = 1e-6  # residual that products of six digits still reach,
 ROUGH_STARTS = 8  # soon, or not at all
 DEPENDENT = 1e-4  # ratio of squares of lengths from which on vectors count as dependent
+_TINY = np.float32(1e-30)
 _SMALL_PRODUCT = 600_000  # multiplications of a product that BLAS does without copying its factors
 
 
@@ -133,22 +134,28 @@ def largest_ritz_values(M: Block, products: int, tolerance: float) -> FloatArray
     twice, and leaves the largest as it is (Paige 1976).
     """
     T, n, _ = M.shape
-    start = np.random.default_rng(0).standard_normal((n, 1)).astype(np.float32)
-    v = np.broadcast_to(start / np.linalg.norm(start), (T, n, 1))
-    before, off = np.zeros_like(v), np.zeros((T, 1, 1))
-    H = np.zeros((T, n, n))  # tridiagonal; its lower triangle is read
+    start = np.random.default_rng(0).standard_normal(n).astype(np.float32)
+    v = np.tile(start / np.linalg.norm(start), (T, 1))
+    # matrices are brought to about 1: squares of what float32 holds would be lost in it
+    size = np.linalg.norm((M @ v[:, :, None]).astype(np.float64), axis=1)
+    size = np.where(size > 0, size, 1)
+    unit = (1 / size).astype(np.float32)
+    before, off = np.zeros_like(v), np.zeros((T, 1), dtype=np.float32)
+    diagonal, below = np.zeros((2, T, n))
     step = max(1, products // 2)
     for k in range(1, n + 1):
-        w = M @ v
-        diagonal = v.transpose(0, 2, 1) @ w
-        w -= diagonal * v + off * before
-        # squares of what float32 holds would be lost in it
-        off = np.sqrt(np.square(w, dtype=np.float64).sum(axis=1, keepdims=True))
-        H[:, k - 1, k - 1] = diagonal[:, 0, 0]
+        w = (M @ (v * unit)[:, :, None])[:, :, 0]
+        along = np.einsum("ti,ti->t", v, w)[:, None]
+        w -= along * v
+        w -= off * before
+        off = np.sqrt(np.einsum("ti,ti->t", w, w))[:, None]
+        diagonal[:, k - 1], below[:, k - 1] = along[:, 0], off[:, 0]
         if k == n or (k >= products and (k - products) % step == 0):
-            θ, Y = np.linalg.eigh(H[:, :k, :k])
-            if (off[:, 0, 0] * np.abs(Y[:, -1, -1]) <= tolerance * np.abs(θ[:, -1])).all():
+            H = np.zeros((T, k, k))  # its lower triangle is read
+            i = np.arange(k)
+            H[:, i, i], H[:, i[1:], i[:-1]] = diagonal[:, :k], below[:, : k - 1]
+            θ, Y = np.linalg.eigh(H)
+            if (off[:, 0] * np.abs(Y[:, -1, -1]) <= tolerance * np.abs(θ[:, -1])).all():
                 break
-        H[:, k : k + 1, k - 1] = off[:, 0]
-        before, v = v, (w / np.maximum(off, 1e-300)).astype(np.float32)  # 0 of a matrix of zeros
-    return np.asarray(θ[:, -1])
+        before, v = v, w / np.maximum(off, _TINY)  # 0 of a matrix of zeros
+    return np.asarray(θ[:, -1] * size[:, 0])

@@ -7,7 +7,8 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from posgeom.fold_gram import FoldedColumns, FoldGram
+from posgeom.fold_gram import FoldGram
+from posgeom.folded_columns import FoldedColumns
 from posgeom.krylov import ritz_pairs
 from posgeom.mds import largest_eigenpairs
 from posgeom.side_by_side import SMALL, Each
@@ -19,49 +20,39 @@ Sets = NDArray[np.bool_]  # (S, K): which folds each set holds
 SAMPLED = 1_000  # tokens that stand for all
 WIDTH = 4  # vectors of the blocks by whose products directions are found,
 SPARE = 12  # so many products more than directions
-_PARTS = 8  # of a stretch of tokens, shared among the threads
-_SPREAD = 40_000_000  # entries of a matrix for all sets at once: 160 MB
+_SPREAD = 80_000_000  # entries of a matrix for all sets of a batch: 320 MB
+_STRETCH = 5_000_000  # coefficients of a stretch of tokens: 20 MB
+_PART = 300_000  # coefficients that one thread works on: 1.2 MB
 
 
 @dataclass(frozen=True, eq=False)
 class FoldedTokens:
     """Counts of the tokens seen twice or more, as sets of folds are smoothed from them.
 
-    rows     (E,) position of each entry, fold by fold, in each token by token
-    counts   (E,) float32, the entries
-    begins   (K, V + 1) where the entries of each fold and token begin, and the last ones end
-    seen     (K, n) Σ_v of the entries
+    columns  the counts
     pooled   (V,) root of each token's share of all tokens, m
     N        (K, n) tokens a fold and position
     sample   (s,) some tokens: the most frequent ones, and evenly some of the rest by frequency
     weights  (s,) how many tokens each of them stands for
     """
 
-    rows: NDArray[np.uint16] = field(repr=False)
-    counts: Block = field(repr=False)
-    begins: NDArray[np.int64] = field(repr=False)
-    seen: FloatArray = field(repr=False)
+    columns: FoldedColumns
     pooled: Block = field(repr=False)
     N: FloatArray = field(repr=False)
     sample: NDArray[np.intp] = field(repr=False)
     weights: Block = field(repr=False)
 
     @classmethod
-    def of(cls, counts: FoldedColumns) -> Self:
-        """The tokens of counts."""
-        columns, totals = counts.columns, counts.totals
-        begins = np.cumsum([0] + [C.nnz for C in columns])
-        N = counts.counts.fold_totals.astype(np.float64)
-        order = np.argsort(-totals, kind="stable")
+    def of(cls, columns: FoldedColumns) -> Self:
+        """The tokens of the columns."""
+        N = columns.counts.fold_totals.astype(np.float64)
+        order = np.argsort(-columns.totals, kind="stable")
         often, rest = order[: SAMPLED // 2], order[SAMPLED // 2 :]
         some = rest[:: max(1, len(rest) // (SAMPLED // 2))]
         weights = np.repeat([1, len(rest) / max(1, len(some))], [len(often), len(some)])
         return cls(
-            rows=np.concatenate([C.indices.astype(np.uint16) for C in columns]),
-            counts=np.concatenate([C.data for C in columns]),
-            begins=np.stack([C.indptr + b for C, b in zip(columns, begins, strict=False)]),
-            seen=np.stack([C.sum(axis=1, dtype=np.float64) for C in columns]),
-            pooled=np.sqrt(totals / N.sum()).astype(np.float32),
+            columns=columns,
+            pooled=np.sqrt(columns.totals / N.sum()).astype(np.float32),
             N=N,
             sample=np.concatenate([often, some]),
             weights=weights.astype(np.float32),
@@ -69,7 +60,7 @@ class FoldedTokens:
 
     def most_sets(self, rank: int) -> int:
         """How many sets of folds may be smoothed side by side, each of up to half of the folds."""
-        return max(1, 2 * _SPREAD // (self.N.size * (rank + 1)))
+        return max(1, _SPREAD // (self.N.size * (rank + 1)))
 
     def smooth(self, sets: Sets, gram: FoldGram, rank: int, each: Each) -> "Smoothed":
         """The frequencies in sets of folds, smoothed along `rank` directions of each set's own."""
@@ -136,39 +127,51 @@ class Smoothed:
         for k, m in enumerate(members):
             self._sets[k, : len(m)] = m
             self._fit[k, :, : len(m)] = fit[m].transpose(1, 0, 2)
-        z = np.einsum("sir,si->sr", fit, sets @ tokens.seen)
+        z = np.einsum("sir,si->sr", fit, sets @ tokens.columns.seen)
         self.sums = np.einsum("sir,sr->si", B, z)
-        self._width = max(1, _SPREAD // (B.shape[0] * B.shape[2]))  # tokens of a stretch
-        self._every: Block | None = None  # z of all tokens, where they fit in memory
+        self._sampled: Block | None = None
 
     def of(self, tokens: FoldedTokens, some: list[int]) -> "Smoothed":
         """Other tokens of the same counts, smoothed along the directions of some of the sets."""
         sets, fit = self._of_folds
         return Smoothed(tokens, sets[some], self.B[some], fit[some])
 
-    def coefficients(self, part: NDArray[np.intp] | slice, each: Each) -> Block:
-        """z of some tokens, (S, tokens, rank + 1)."""
-        every = np.arange(len(self.tokens.pooled))
-        if self._every is None and len(every) <= self._width:  # no token is asked for only once
-            self._every = self._products(every, each)
-        return self._products(every[part], each) if self._every is None else self._every[:, part]
+    def sampled(self, each: Each) -> Block:
+        """z of the sample of tokens, (S, s, rank + 1)."""
+        if self._sampled is None:
+            S, _, r = self.B.shape
+            self._sampled = np.empty((S, len(self.tokens.sample), r), dtype=np.float32)
+            self._coefficients(self.tokens.sample, self._sampled, each)
+        return self._sampled
 
-    def _products(self, tokens: NDArray[np.intp], each: Each) -> Block:
+    def stretches(self, each: Each) -> Iterator[tuple[NDArray[np.intp], Block]]:
+        """All tokens in stretches that fit in a cache, and their z, (S, tokens, rank + 1).
+
+        Each is written where the one before was.
+        """
+        yield self.tokens.sample, self.sampled(each)
+        S, _, r = self.B.shape
+        rest = np.setdiff1d(np.arange(len(self.tokens.pooled)), self.tokens.sample)
+        width = max(1, _STRETCH // (S * r))
+        room = np.empty((S, min(width, len(rest)), r), dtype=np.float32)
+        for start in range(0, len(rest), width):
+            some = rest[start : start + width]
+            self._coefficients(some, room[:, : len(some)], each)
+            yield some, room[:, : len(some)]
+
+    def _coefficients(self, tokens: NDArray[np.intp], Z: Block, each: Each) -> None:
+        """Write z of some tokens into Z, (S, tokens, rank + 1)."""
         from posgeom.fold_products import add_products
 
-        X, F, sets = self.tokens, self._fit, self._sets
-        Z = np.zeros((len(self.B), len(tokens), F.shape[3]), dtype=np.float32)
-        width = -(-len(tokens) // _PARTS)
+        X = self.tokens.columns
+        width = max(1, _PART // (Z.shape[0] * Z.shape[2]))
 
-        def add(first: int) -> None:
-            part = slice(first, first + width)
-            add_products(X.rows, X.counts, X.begins, tokens[part], F, sets, Z[:, part])
+        def fill(start: int) -> None:
+            part = slice(start, start + width)
+            Z[:, part] = 0
+            add_products(
+                X.rows, X.values, X.begins, tokens[part], self._fit, self._sets, Z[:, part]
+            )
 
-        for _ in each(add, range(0, len(tokens), width)):
+        for _ in each(fill, range(0, len(tokens), width)):
             pass
-        return Z
-
-    def stretches(self) -> Iterator[slice]:
-        """All tokens, in stretches whose coefficients fit in memory."""
-        V = len(self.tokens.pooled)
-        return (slice(start, start + self._width) for start in range(0, V, self._width))

@@ -33,7 +33,7 @@ def Y(counts):
 @pytest.mark.parametrize("frequent", [0.0, 0.12, 0.5, 2.0])
 def test_the_pairs_are_products_of_the_weighted_deviations(monkeypatch, counts, Y, frequent):
     """All tokens dense, some, or none."""
-    monkeypatch.setattr("posgeom.fold_gram.FREQUENT", frequent)
+    monkeypatch.setattr("posgeom.folded_columns.FREQUENT", frequent)
     monkeypatch.setattr("posgeom.fold_gram._BLOCK", 600)  # three blocks and more
     gram = fold_gram(counts)
     for pair, k, m in zip(unpacked(gram.pairs, 5), *np.triu_indices(4), strict=True):

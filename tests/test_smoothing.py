@@ -64,22 +64,26 @@ def test_directions_of_matrices_of_low_rank_are_orthonormal():
     assert lost(np.linalg.qr(X)[0], V[0][:, -2:]) < 1e-8
 
 
-@pytest.mark.parametrize("spread", [10**9, 20_000])
-def test_coefficients_are_products_of_the_counts(monkeypatch, spread):
+@pytest.mark.parametrize("stretch", [10**9, 500])
+def test_coefficients_are_products_of_the_counts(monkeypatch, stretch):
     """Of all tokens at once, or of a few at a time: z = (Bᵀ diag(N) B)⁻¹ Bᵀ X, and B z fits X/N."""
-    monkeypatch.setattr("posgeom.smoothing._SPREAD", spread)
+    monkeypatch.setattr("posgeom.smoothing.SAMPLED", 40)
+    monkeypatch.setattr("posgeom.smoothing._STRETCH", stretch)
+    monkeypatch.setattr("posgeom.smoothing._PART", stretch // 3)
     counts = draw_counts(SyntheticCorpus("blocks", 12, 300, 3_000), folds=8)
     gram = fold_gram(counts)
     sets = np.stack([balanced_splits(8)[0], ~balanced_splits(8)[0], balanced_splits(8)[3]])
     C = counts.counts.toarray().reshape(8, 12, -1).astype(float)
-    C = C[:, :, C.sum(axis=(0, 1)) > 1]
-    some = np.array([5, 0, 131])
+    totals = C.sum(axis=(0, 1))
+    C = C[:, :, np.argsort(totals, kind="stable")[(totals <= 1).sum() :]]
+    met = []
     with side_by_side(12) as each:
         smoothed = FoldedTokens.of(gram.source).smooth(sets, gram, 2, each)
-        for part in (some, slice(7, 40)):
-            Z = smoothed.coefficients(part, each)
+        for some, Z in smoothed.stretches(each):
+            met += some.tolist()
             for B, z, folds in zip(smoothed.B.astype(float), Z, sets, strict=True):
                 N = counts.fold_totals[folds].sum(axis=0)
-                X = C[folds].sum(axis=0)[:, part]
+                X = C[folds].sum(axis=0)[:, some]
                 right = np.linalg.lstsq(B * np.sqrt(N)[:, None], X / np.sqrt(N)[:, None])[0].T
                 np.testing.assert_allclose(z, right, atol=1e-4 * np.abs(right).max())
+    assert sorted(met) == list(range(C.shape[2]))
