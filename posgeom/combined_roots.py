@@ -23,7 +23,7 @@ _LANES = 16  # nodes are a multiple of it, since BLAS works on so many rows at a
 RIDGE = 1e-7  # of the trace, which keeps weights small where nodes are alike
 
 
-def choose_nodes(smoothed: Smoothed, each: Each) -> Nodes:
+def choose_nodes(smoothed: Smoothed) -> Nodes:
     """The positions of which the others are combined, ascending; all where they are few.
 
     Pivoted Cholesky: each next one is that whose profile the others so far miss most of, until
@@ -35,17 +35,18 @@ def choose_nodes(smoothed: Smoothed, each: Each) -> Nodes:
         return np.arange(n)
     tokens = smoothed.tokens
     m, weights = tokens.pooled[tokens.sample], tokens.weights
-    Z = smoothed.sampled(each)
+    Z = smoothed.sampled
     E, other = (roots(smoothed.B[s], Z[s], m, weights)[0] for s in (0, 1))
     noise = E - other
     noise -= noise.mean(axis=0)  # what all positions have in common is not in their distances
-    factor, order, found, _ = dpstrf((E @ E.T + other @ other.T).astype(np.float64), lower=1)
+    lost = LOST * np.square(noise, dtype=np.float64).sum()
+    both = (E @ E.T + other @ other.T).astype(np.float64)
+    factor, order, found, _ = dpstrf(both, tol=lost / n, lower=1)  # then less is lost than that
     explained = np.cumsum((np.tril(factor)[:, :found] ** 2).sum(axis=0))
     total = np.square(E, dtype=np.float64).sum() + np.square(other, dtype=np.float64).sum()
-    lost = LOST * np.square(noise, dtype=np.float64).sum()
     enough = int((total - explained > lost).sum()) + 1
     enough = -(-max(enough, FEWEST) // _LANES) * _LANES
-    return np.sort(order[: min(enough, found)] - 1)
+    return np.sort(order[: min(enough, n)] - 1)
 
 
 def roots(B: Block, Z: Block, m: Block, weights: Block) -> tuple[Block, FloatArray]:
@@ -64,7 +65,7 @@ def root_profiles(smoothed: Smoothed, nodes: Nodes, each: Each) -> "list[RootPro
     """The root profiles of all sets of folds, before a token was taken in."""
     tokens = smoothed.tokens
     few = len(nodes) < smoothed.B.shape[1]
-    Z = smoothed.sampled(each) if few else None
+    Z = smoothed.sampled if few else None
     m, weights = tokens.pooled[tokens.sample], tokens.weights
 
     def profile(s: int) -> RootProfile:

@@ -145,8 +145,8 @@ def debiased_squares(
             halves = [job[:2] for job in some[: len(splits) - len(of_few)]]
             first = [s for begin in begins[: len(halves)] for s in (begin, begin + 1)]
             work = [(some, smoothed, of_all)]
-            work += [(halves, smoothed.of(few_tokens, first), of_few)] if halves else []
-            nodes = nodes or [choose_nodes(smoothed, each) for _, smoothed, _ in work]
+            work += [(halves, smoothed.of(few_tokens, first, each), of_few)] if halves else []
+            nodes = nodes or list(each(choose_nodes, [smoothed for _, smoothed, _ in work]))
             for (wanted, smoothed, found), at in zip(work, nodes, strict=False):
                 found += _crossed(wanted, smoothed, root_profiles(smoothed, at, each), each)
             bar.update(len(some))

@@ -18,7 +18,7 @@ Block = NDArray[np.float32]
 Result = TypeVar("Result")
 
 _BLOCK = 25_000_000  # entries of a dense float32 block of columns: 100 MB
-_ENTRIES = 16_384  # of all pairs that are summed at a time, by one thread
+_ENTRIES = 8_192  # of all pairs that are summed at a time, by one thread
 _SUMS = 8_000_000  # entries of packed sums that are there at a time: 32 MB
 _CACHED = 1_310_720  # entries of sums that one thread works on: 5 MB
 

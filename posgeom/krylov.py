@@ -13,7 +13,7 @@ DEPTH = 16  # products before the best vectors found start anew
 ROUGH = 1e-6  # residual that products of six digits still reach,
 ROUGH_STARTS = 8  # soon, or not at all
 DEPENDENT = 1e-4  # ratio of squares of lengths from which on vectors count as dependent
-_TINY = np.float32(1e-30)
+EXHAUSTED = 1e-5  # of a matrix: what a product may leave beside rounding and yet counts as nothing
 _SMALL_PRODUCT = 600_000  # multiplications of a product that BLAS does without copying its factors
 
 
@@ -140,7 +140,7 @@ def largest_ritz_values(M: Block, products: int, tolerance: float) -> FloatArray
     size = np.linalg.norm((M @ v[:, :, None]).astype(np.float64), axis=1)
     size = np.where(size > 0, size, 1)
     unit = (1 / size).astype(np.float32)
-    before, off = np.zeros_like(v), np.zeros((T, 1), dtype=np.float32)
+    before, off, most = np.zeros_like(v), np.zeros((T, 1), np.float32), np.zeros((T, 1))
     diagonal, below = np.zeros((2, T, n))
     step = max(1, products // 2)
     for k in range(1, n + 1):
@@ -149,13 +149,19 @@ def largest_ritz_values(M: Block, products: int, tolerance: float) -> FloatArray
         w -= along * v
         w -= off * before
         off = np.sqrt(np.einsum("ti,ti->t", w, w))[:, None]
+        most = np.maximum(most, np.abs(along) + off)
+        off[off <= EXHAUSTED * most] = 0
         diagonal[:, k - 1], below[:, k - 1] = along[:, 0], off[:, 0]
         if k == n or (k >= products and (k - products) % step == 0):
             H = np.zeros((T, k, k))  # its lower triangle is read
             i = np.arange(k)
-            H[:, i, i], H[:, i[1:], i[:-1]] = diagonal[:, :k], below[:, : k - 1]
+            H[:, i[1:], i[:-1]] = below[:, : k - 1]
+            # behind the last vector: anything that is not above the largest
+            there = (below[:, : k - 1] > 0).cumprod(axis=1) > 0
+            H[:, 0, 0] = diagonal[:, 0]
+            H[:, i[1:], i[1:]] = np.where(there, diagonal[:, 1:k], diagonal[:, :1])
             θ, Y = np.linalg.eigh(H)
             if (off[:, 0] * np.abs(Y[:, -1, -1]) <= tolerance * np.abs(θ[:, -1])).all():
                 break
-        before, v = v, w / np.maximum(off, _TINY)  # 0 of a matrix of zeros
+        before, v = v, np.divide(w, off, out=np.zeros_like(w), where=off > 0)
     return np.asarray(θ[:, -1] * size[:, 0])

@@ -66,28 +66,28 @@ class FoldedTokens:
         """The frequencies in sets of folds, smoothed along `rank` directions of each set's own."""
         among = sets.astype(np.float64)
         W = among[:, :, None] * among[:, None, :]
-        U = np.concatenate(list(gram.of_sums(lambda M: main_directions(M, rank), W, each)))
-        found = list(each(self._fit, sets, U))
-        return Smoothed(self, sets, *(np.stack(x) for x in zip(*found, strict=True)))
+        U = list(gram.of_sums(lambda M: main_directions(M, rank), W, each))
+        found = each(self._fit, np.split(sets, np.cumsum([len(some) for some in U])[:-1]), U)
+        B, fit = (np.concatenate(x) for x in zip(*found, strict=True))
+        return Smoothed(self, sets, B, fit, each)
 
-    def _fit(self, folds: NDArray[np.bool_], U: NDArray[Any]) -> tuple[Block, Block]:
-        """B, and the transpose of (Bᵀ diag(N) B)⁻¹ Bᵀ, (n, rank + 1), of one set of folds (K,).
+    def _fit(self, sets: Sets, U: NDArray[Any]) -> tuple[Block, Block]:
+        """B, and the transpose of (Bᵀ diag(N) B)⁻¹ Bᵀ, both (S, n, rank + 1), of sets of folds.
 
-        U: (n, rank) main directions in which its positions differ.
+        U: (S, n, rank) main directions in which the positions of each set differ.
         """
-        n = len(U)
-        N = self.N[folds].sum(axis=0)
+        N = sets @ self.N
         # U goes as N (p − p̄) / √N_all.  Divided by √N_all alone it would keep N / N_all, of which
         # the other folds have as much too little as these too much: alike positions fell below 0
         scale = np.sqrt(self.N.sum(axis=0)) / np.maximum(N, 1)
-        B = np.column_stack([np.ones(n), U * scale[:, None]])
-        normal = B.T @ (N[:, None] * B)
+        B = np.concatenate([np.ones((*N.shape, 1)), U * scale[:, :, None]], axis=2)
+        normal = B.transpose(0, 2, 1) @ (N[:, :, None] * B)
         try:
             # thinning may leave these folds without a token at some position, where U is 0
             inverse = np.linalg.inv(normal) if N.all() else np.linalg.pinv(normal)
         except np.linalg.LinAlgError:  # of two alike positions, forced apart, U may be one number
             inverse = np.linalg.pinv(normal)
-        return B.astype(np.float32), (inverse @ B.T).T.astype(np.float32)
+        return B.astype(np.float32), (B @ inverse.transpose(0, 2, 1)).astype(np.float32)
 
 
 def main_directions(M: Block, r: int) -> NDArray[Any]:
@@ -112,44 +112,43 @@ class Smoothed:
     p̃ = B (Bᵀ diag(N) B)⁻¹ Bᵀ X is the least-squares fit, with weights N, of the frequencies X/N
     by the constant and the main directions in which the positions of a set of folds differ.
 
-    B     (S, n, rank + 1)
-    sums  (S, n) Σ_v p̃, entries below 0 included
+    B        (S, n, rank + 1)
+    sums     (S, n) Σ_v p̃, entries below 0 included
+    sampled  (S, s, rank + 1) z of the sample of tokens
     """
 
-    def __init__(self, tokens: FoldedTokens, sets: Sets, B: Block, fit: Block) -> None:
+    def __init__(self, tokens: FoldedTokens, sets: Sets, B: Block, fit: Block, each: Each) -> None:
         K, n = tokens.N.shape
         self.tokens, self.B = tokens, B
         self._of_folds = sets, fit
-        members = [np.flatnonzero(sets[:, k]) for k in range(K)]
-        most = max(len(m) for m in members)
+        most = sets.sum(axis=0).max()
         self._sets = np.full((K, most), -1)
-        self._fit = np.zeros((K, n, most, B.shape[2]), dtype=np.float32)
-        for k, m in enumerate(members):
-            self._sets[k, : len(m)] = m
-            self._fit[k, :, : len(m)] = fit[m].transpose(1, 0, 2)
+        self._fit = np.empty((K, n, most, B.shape[2]), dtype=np.float32)
+
+        def spread(k: int) -> None:
+            members = np.flatnonzero(sets[:, k])
+            self._sets[k, : len(members)] = members
+            self._fit[k, :, : len(members)] = fit[members].transpose(1, 0, 2)
+            self._fit[k, :, len(members) :] = 0
+
+        for _ in each(spread, range(K)):
+            pass
         z = np.einsum("sir,si->sr", fit, sets @ tokens.columns.seen)
         self.sums = np.einsum("sir,sr->si", B, z)
-        self._sampled: Block | None = None
+        self.sampled = np.empty((len(sets), len(tokens.sample), B.shape[2]), dtype=np.float32)
+        self._coefficients(tokens.sample, self.sampled, each)
 
-    def of(self, tokens: FoldedTokens, some: list[int]) -> "Smoothed":
+    def of(self, tokens: FoldedTokens, some: list[int], each: Each) -> "Smoothed":
         """Other tokens of the same counts, smoothed along the directions of some of the sets."""
         sets, fit = self._of_folds
-        return Smoothed(tokens, sets[some], self.B[some], fit[some])
-
-    def sampled(self, each: Each) -> Block:
-        """z of the sample of tokens, (S, s, rank + 1)."""
-        if self._sampled is None:
-            S, _, r = self.B.shape
-            self._sampled = np.empty((S, len(self.tokens.sample), r), dtype=np.float32)
-            self._coefficients(self.tokens.sample, self._sampled, each)
-        return self._sampled
+        return Smoothed(tokens, sets[some], self.B[some], fit[some], each)
 
     def stretches(self, each: Each) -> Iterator[tuple[NDArray[np.intp], Block]]:
         """All tokens in stretches that fit in a cache, and their z, (S, tokens, rank + 1).
 
         Each is written where the one before was.
         """
-        yield self.tokens.sample, self.sampled(each)
+        yield self.tokens.sample, self.sampled
         S, _, r = self.B.shape
         rest = np.setdiff1d(np.arange(len(self.tokens.pooled)), self.tokens.sample)
         width = max(1, _STRETCH // (S * r))
@@ -173,5 +172,6 @@ class Smoothed:
                 X.rows, X.values, X.begins, tokens[part], self._fit, self._sets, Z[:, part]
             )
 
-        for _ in each(fill, range(0, len(tokens), width)):
+        starts = range(0, len(tokens), width)
+        for _ in each(fill, reversed(starts)):  # the last ones have the most entries
             pass

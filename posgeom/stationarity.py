@@ -66,8 +66,9 @@ def stationarity_test(gram: FoldGram, *, seed: int = 0, draws: int | None = None
     size = 1 / np.sqrt(1 - 1 / (K - 1) ** 2)
     noise = size * (1 - np.eye(K)) * (signs[:, :, None] * signs[:, None, :] + 1 / (K - 1))  # k ≠ l
     with side_by_side(n) as each:
-        w = np.linalg.eigvalsh(gram.across)[::-1]
+        spectrum = each(lambda of: np.linalg.eigvalsh(of.across), [gram])  # begins beside the draws
         top = np.concatenate(list(gram.of_sums(largest_eigenvalues, noise, each)))
+        w = next(spectrum)[::-1]
     limit = float(np.quantile(top, 1 - LEVEL, method="higher"))
     p = (1 + int((top >= w[0]).sum())) / (len(top) + 1)
     found = min(max(1, int((w > limit).sum())), n - 1) if p <= LEVEL else 0

@@ -124,7 +124,9 @@ def off(M):
 @pytest.mark.parametrize("scale", [1e-30, 1e-16, 1e9])
 def test_largest_eigenvalues_are_found_at_every_scale(scale):
     """Squares of the smallest are below what float32 holds, those of the largest above."""
-    for M in (np.eye(129), np.diag(np.repeat([-1.0, 1.0], [60, 69])), np.full((129, 129), 1.0)):
+    ones = np.full((129, 129), 1.0)
+    two = np.diag(np.repeat([-1.0, 1.0], [60, 69]))
+    for M in (np.eye(129), -np.eye(129), two, ones, -ones - np.eye(129)):
         assert off(scale * M) < 1e-5
 
 
