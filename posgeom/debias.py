@@ -41,17 +41,17 @@ HALVINGS = 3  # of the K − 1 ways to halve the folds, from which the bias is t
 HALVINGS_OF_MANY = 1  # of more than SMALL positions, where halves would be half of the work
 
 
-def smoothing_rank(counts: PositionCounts, significant: int) -> int:
+def smoothing_rank(columns: FoldedColumns, significant: int) -> int:
     """How many directions the smoothing keeps: those found, or all where the root needs no help.
 
     The root of a token seen λ times is right to 1/(8λ) of itself.  Where nearly all tokens are
     seen often in half of the corpus, as letters and pixels are, smoothing could only take away
     what is too small to be found.
     """
-    pooled = np.asarray(counts.counts.sum(axis=0), dtype=np.float64)
-    often = seen_often(pooled, counts.n_positions, OFTEN)
-    if pooled[often].sum() >= 0.99 * pooled.sum():
-        return counts.n_positions - 1
+    n = columns.N.shape[1]
+    often = seen_often(columns.totals, n, OFTEN)
+    if columns.totals[often].sum() >= 0.99 * columns.N.sum():
+        return n - 1
     return significant
 
 
@@ -60,15 +60,14 @@ def seen_often(totals: FloatArray, n: int, times: int) -> NDArray[np.bool_]:
     return totals / n / 2 >= times
 
 
-def n_common(totals: FloatArray, counts: PositionCounts) -> int:
+def n_common(columns: FoldedColumns) -> int:
     """How many tokens are not rare; in any case the most frequent ones, COMMON of the corpus.
 
-    totals: (V,) of some tokens of these counts, rising.  Of a flat vocabulary all of them may be
-    rare, and nothing would be left to compare with.
+    Of a flat vocabulary all tokens may be rare, and nothing would be left to compare with.
     """
-    above = np.cumsum(totals[::-1])[::-1] - totals  # of the tokens that are more frequent
-    common = seen_often(totals, counts.n_positions, RARE)
-    return int((common | (above < COMMON * counts.totals.sum())).sum())
+    above = np.cumsum(columns.totals[::-1])[::-1] - columns.totals  # of more frequent tokens
+    common = seen_often(columns.totals, columns.N.shape[1], RARE)
+    return int((common | (above < COMMON * columns.N.sum())).sum())
 
 
 def balanced_splits(n_folds: int) -> NDArray[np.bool_]:
@@ -132,7 +131,7 @@ def debiased_squares(
     halvings = HALVINGS if n <= SMALL else HALVINGS_OF_MANY
     jobs += [np.stack(parts) for parts in halved_splits(K, halvings)]
     tokens = FoldedTokens.of(columns)
-    few_tokens = FoldedTokens.of(columns.lumped(n_common(columns.totals, counts)))
+    few_tokens = FoldedTokens.of(columns.lumped(n_common(columns)))
     bar = tqdm(total=len(jobs), desc="debias", unit=" splits", leave=False, disable=not progress)
     of_all: list[list[Factors]] = []
     of_few: list[list[Factors]] = []

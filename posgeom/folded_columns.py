@@ -25,14 +25,16 @@ class FoldedColumns:
     """Counts of the tokens seen twice or more; a product of two folds reads them end to end.
 
     counts  all of them
+    N       (K, n) tokens of each fold and position
     rows    (E,) position of each entry, fold by fold, in each token by token
     values  (E,) float32, the entries
     begins  (K, V + 1) where the entries of each fold and token begin, and the last ones end
     totals  (V,) of the tokens, rising
-    seen    (K, n) of the positions of each fold
+    seen    (K, n) those of N that are counted here
     """
 
     counts: PositionCounts
+    N: FloatArray = field(repr=False)
     rows: NDArray[np.int32] = field(repr=False)
     values: Block = field(repr=False)
     begins: NDArray[np.int64] = field(repr=False)
@@ -43,6 +45,7 @@ class FoldedColumns:
     def of(cls, counts: PositionCounts) -> Self:
         """The columns of counts."""
         C, n = counts.counts, counts.n_positions
+        N = counts.fold_totals.astype(np.float64)
         totals = np.asarray(C.sum(axis=0), dtype=np.float64)
         order = np.argsort(totals, kind="stable")
         first = int((totals <= 1).sum())
@@ -58,23 +61,27 @@ class FoldedColumns:
             once = np.bincount(columns.indices[:at], minlength=n)
             rows = columns.indices[at:].astype(np.int32, copy=False)
             begins = columns.indptr[first:].astype(np.int64) - at
-            return rows, columns.data[at:], begins, counts.fold_totals[k] - once
+            return rows, columns.data[at:], begins, N[k] - once
 
         with side_by_side(n) as each:
-            return cls._joined(counts, totals[order[first:]], each(turned, range(counts.n_folds)))
+            folds = each(turned, range(counts.n_folds))
+            return cls._joined(counts, N, totals[order[first:]], folds)
 
     @classmethod
-    def _joined(cls, counts: PositionCounts, totals: FloatArray, folds: Iterable[Any]) -> Self:
+    def _joined(
+        cls, counts: PositionCounts, N: FloatArray, totals: FloatArray, folds: Iterable[Any]
+    ) -> Self:
         """Of rows, values and begins of the folds, and the tokens of their positions."""
         rows, values, begins, seen = zip(*folds, strict=True)
         first = np.cumsum([0] + [len(r) for r in rows])[:-1]
         return cls(
             counts,
+            N,
             rows=np.concatenate(rows),
             values=np.concatenate(values),
             begins=np.stack(begins) + first[:, None],
             totals=totals,
-            seen=np.stack(seen).astype(np.float64),
+            seen=np.stack(seen),
         )
 
     @property
@@ -92,7 +99,7 @@ class FoldedColumns:
 
     def lumped(self, common: int) -> Self:
         """The same with all tokens but the last ones lumped into one: those seen once, too."""
-        N = self.counts.fold_totals
+        N = self.N
         kept = slice(len(self.totals) - common, len(self.totals))
 
         def one(k: int) -> tuple[NDArray[np.int32], Block, NDArray[np.int64], FloatArray]:
@@ -107,4 +114,4 @@ class FoldedColumns:
             )
 
         totals = np.append(N.sum() - self.totals[kept].sum(), self.totals[kept])
-        return self._joined(self.counts, totals, map(one, range(len(N))))
+        return self._joined(self.counts, N, totals, map(one, range(len(N))))

@@ -248,7 +248,7 @@ def _without_noise(
     if geometry.estimator == "thinned":
         found = thinned_squares(counts, gram, seed, progress=progress)
     else:
-        directions = smoothing_rank(counts, max(1, test.significant))
+        directions = smoothing_rank(gram.source, max(1, test.significant))
         found = debiased_squares(counts, gram, directions, progress=progress)
     total = float(found.squared.sum())
     if test.significant and total <= 0:  # of noise, which was forced, it may be anything

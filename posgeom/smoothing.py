@@ -31,36 +31,32 @@ class FoldedTokens:
 
     columns  the counts
     pooled   (V,) root of each token's share of all tokens, m
-    N        (K, n) tokens a fold and position
     sample   (s,) some tokens: the most frequent ones, and evenly some of the rest by frequency
     weights  (s,) how many tokens each of them stands for
     """
 
     columns: FoldedColumns
     pooled: Block = field(repr=False)
-    N: FloatArray = field(repr=False)
     sample: NDArray[np.intp] = field(repr=False)
     weights: Block = field(repr=False)
 
     @classmethod
     def of(cls, columns: FoldedColumns) -> Self:
         """The tokens of the columns."""
-        N = columns.counts.fold_totals.astype(np.float64)
         order = np.argsort(-columns.totals, kind="stable")
         often, rest = order[: SAMPLED // 2], order[SAMPLED // 2 :]
         some = rest[:: max(1, len(rest) // (SAMPLED // 2))]
         weights = np.repeat([1, len(rest) / max(1, len(some))], [len(often), len(some)])
         return cls(
             columns=columns,
-            pooled=np.sqrt(columns.totals / N.sum()).astype(np.float32),
-            N=N,
+            pooled=np.sqrt(columns.totals / columns.N.sum()).astype(np.float32),
             sample=np.concatenate([often, some]),
             weights=weights.astype(np.float32),
         )
 
     def most_sets(self, rank: int) -> int:
         """How many sets of folds may be smoothed side by side, each of up to half of the folds."""
-        return max(1, _SPREAD // (self.N.size * (rank + 1)))
+        return max(1, _SPREAD // (self.columns.N.size * (rank + 1)))
 
     def smooth(self, sets: Sets, gram: FoldGram, rank: int, each: Each) -> "Smoothed":
         """The frequencies in sets of folds, smoothed along `rank` directions of each set's own."""
@@ -76,10 +72,11 @@ class FoldedTokens:
 
         U: (S, n, rank) main directions in which the positions of each set differ.
         """
-        N = sets @ self.N
+        of_folds = self.columns.N
+        N = sets @ of_folds
         # U goes as N (p − p̄) / √N_all.  Divided by √N_all alone it would keep N / N_all, of which
         # the other folds have as much too little as these too much: alike positions fell below 0
-        scale = np.sqrt(self.N.sum(axis=0)) / np.maximum(N, 1)
+        scale = np.sqrt(of_folds.sum(axis=0)) / np.maximum(N, 1)
         B = np.concatenate([np.ones((*N.shape, 1)), U * scale[:, :, None]], axis=2)
         normal = B.transpose(0, 2, 1) @ (N[:, :, None] * B)
         try:
@@ -118,7 +115,7 @@ class Smoothed:
     """
 
     def __init__(self, tokens: FoldedTokens, sets: Sets, B: Block, fit: Block, each: Each) -> None:
-        K, n = tokens.N.shape
+        K, n = tokens.columns.N.shape
         self.tokens, self.B = tokens, B
         self._of_folds = sets, fit
         most = sets.sum(axis=0).max()

@@ -16,6 +16,7 @@ from posgeom.debias import (
     smoothing_rank,
 )
 from posgeom.fold_gram import fold_gram
+from posgeom.folded_columns import FoldedColumns
 from posgeom.inference import condensed, jackknife, jackknife_se, stress_of
 from posgeom.simulation import draw_counts
 from posgeom.stationarity import stationarity_test
@@ -126,9 +127,9 @@ def test_of_a_flat_vocabulary_a_quarter_stays():
     counts = count_positions([" ".join(f"w{w}" for w in line) for line in words], positions=16)
     totals = np.asarray(counts.counts.sum(axis=0))
     assert not (totals >= 2 * 16 * RARE).any()
-    rising = np.sort(totals)
-    common = n_common(rising, counts)
-    assert 0.25 <= rising[-common:].sum() / totals.sum() < 0.26
+    columns = FoldedColumns.of(counts)
+    common = n_common(columns)
+    assert 0.25 <= columns.totals[-common:].sum() / totals.sum() < 0.26
 
     ramp = condensed(np.abs(np.subtract.outer(np.arange(16.0), np.arange(16))))
     fit = jackknife(stress_of(ramp), estimate_geometry(counts), bounds=(0, 1))
@@ -237,8 +238,8 @@ def test_the_order_of_folds_leaves_the_estimate_alone():
 def test_letters_are_not_smoothed_and_words_are():
     letters = draw_counts(SyntheticCorpus(vocabulary=6, documents=5_000))
     words = draw_counts(SyntheticCorpus(vocabulary=2_000, documents=5_000))
-    assert smoothing_rank(letters, 2) == 31
-    assert smoothing_rank(words, 2) == 2
+    assert smoothing_rank(FoldedColumns.of(letters), 2) == 31
+    assert smoothing_rank(FoldedColumns.of(words), 2) == 2
 
 
 @pytest.mark.parametrize(("shape", "rank"), [("mixture", 2), ("decay", 1), ("periodic", 7)])
