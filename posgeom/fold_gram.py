@@ -20,6 +20,7 @@ Result = TypeVar("Result")
 _BLOCK = 25_000_000  # entries of a dense float32 block of columns: 100 MB
 _ENTRIES = 8_192  # of all pairs that are summed at a time, by one thread
 _SUMS = 8_000_000  # entries of packed sums that are there at a time: 32 MB
+_SHIFT = 16  # unused columns, without which the entries of a column would displace each other
 _CACHED = 1_310_720  # entries of sums that one thread works on: 5 MB
 
 
@@ -181,9 +182,11 @@ class _Rare:
         from posgeom.shared_tokens import add_shared
 
         g, along, uu = self._g, self._along, self._uu
-        M = np.empty((g.shape[1],) * 2, dtype=np.float32)
+        n = g.shape[1]
+        room = np.empty((n, n + _SHIFT), dtype=np.float32)
+        M = room[:, :n]
         for m, pair in enumerate(pairs, start=k):  # m for the l of the formula
             left = np.stack([uu[k, m] * g[k] - along[k, :, m], -g[k]], axis=1)
             np.matmul(left, np.stack([g[m], along[m, :, k]]), out=M)
-            add_shared(self._rows, self._values, self._spans[k], self._spans[m], M)
+            add_shared(self._rows, self._values, self._spans[k], self._spans[m], room)
             add_packed(M, pair, both=m > k)

@@ -101,14 +101,14 @@ def _orthonormal_beside(V: Block, W: Block) -> Block:
     """
     across = V.transpose(0, 2, 1)
     for _ in range(2):  # once leaves rounding
-        W = W - (W @ across) @ V
+        W = W - np.matmul(W @ across, V)
     wide = W.astype(np.float64)  # squares of what float32 holds would be lost in it
     w, Q = np.linalg.eigh(wide @ wide.transpose(0, 2, 1))
     if (w[:, 0] > DEPENDENT * w[:, -1]).all():
         return (Q / np.sqrt(w)[:, None]).transpose(0, 2, 1).astype(np.float32) @ W
     for _ in range(2):
         W = np.linalg.qr(W.transpose(0, 2, 1))[0].transpose(0, 2, 1)
-        W = W - (W @ across) @ V
+        W = W - np.matmul(W @ across, V)
     return np.linalg.qr(W.transpose(0, 2, 1))[0].transpose(0, 2, 1)
 
 
@@ -137,8 +137,8 @@ def largest_ritz_values(M: Block, products: int, tolerance: float) -> FloatArray
     start = np.random.default_rng(0).standard_normal(n).astype(np.float32)
     v = np.tile(start / np.linalg.norm(start), (T, 1))
     # matrices are brought to about 1: squares of what float32 holds would be lost in it
-    size = np.linalg.norm((M @ v[:, :, None]).astype(np.float64), axis=1)
-    size = np.where(size > 0, size, 1)
+    size = np.sqrt(np.square(M @ v[:, :, None], dtype=np.float64).sum(axis=1))
+    size[size == 0] = 1
     unit = (1 / size).astype(np.float32)
     before, off, most = np.zeros_like(v), np.zeros((T, 1), np.float32), np.zeros((T, 1))
     diagonal, below = np.zeros((2, T, n))

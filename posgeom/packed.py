@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 Block = NDArray[np.float32]
 
-_ROWS = 64  # of a strip
+_ROWS = 32  # of a strip
 
 
 def strips(n: int) -> Iterator[tuple[slice, int, slice]]:
