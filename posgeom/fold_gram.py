@@ -162,13 +162,14 @@ class _Rare:
         weight, begins = weight[:rare], source.begins[:, : rare + 1]
         self._g = share * scale
         u = np.stack(list(each(lambda k: source.fold(k)[:rare].sum(axis=1), range(K)))) * weight
-        self._rows, self._values = source.rows, np.empty_like(source.values)
+        # as RootProfiles has them, so that the loop is compiled only once
+        self._rows, self._values = source.rows.astype(np.uint16), np.empty_like(source.values)
         # (K, 2, V): where each token of each fold begins, and where it ends
         self._spans = np.stack([begins[:, :-1], begins[:, 1:]], axis=1)
 
         def scaled(k: int) -> Block:
             part = slice(begins[k, 0], begins[k, -1])
-            rows, S = self._rows[part], self._values[part]
+            rows, S = source.rows[part], self._values[part]
             np.multiply(source.values[part], scale[rows], out=S)
             S *= np.repeat(weight, np.diff(begins[k]))
             entries = S, rows, begins[k] - part.start

@@ -134,7 +134,7 @@ def largest_ritz_values(M: Block, products: int, tolerance: float) -> FloatArray
     twice, and leaves the largest as it is (Paige 1976).
     """
     T, n, _ = M.shape
-    start = np.random.default_rng(0).standard_normal(n).astype(np.float32)
+    start = np.random.default_rng(0).standard_normal((n,)).astype(np.float32)
     v = np.tile(start / np.linalg.norm(start), (T, 1))
     # matrices are brought to about 1: squares of what float32 holds would be lost in it
     size = np.sqrt(np.square(M @ v[:, :, None], dtype=np.float64).sum(axis=1))
