@@ -89,19 +89,26 @@ def fold_gram(counts: PositionCounts) -> FoldGram:
     N = source.N
     share = (N / np.maximum(N.sum(axis=1, keepdims=True), 1)).astype(np.float32)
     scale = np.sqrt(1 / np.maximum(N.sum(axis=0), 1)).astype(np.float32)
-    weight = 1 / np.sqrt(source.totals / N.sum() + 1 / N.sum(axis=0).mean())
+    weight = 1 / np.sqrt(source.totals / N.sum() + 1 / N.sum(axis=0).mean()).astype(np.float32)
     pairs = np.zeros((K * (K + 1) // 2, packed_size(n)), dtype=np.float32)
     of_fold = np.split(pairs, np.cumsum(np.arange(K, 1, -1)))  # those of k with k, …, K − 1
     with side_by_side(n) as each:
         V, width = len(weight), max(1, _BLOCK // (K * n))
         rare = V - source.n_frequent
         for start in range(rare, V, width):
-            some = slice(start, min(start + width, V))
-            Y = _dense(source, some, weight.astype(np.float32), share, scale, each)
+            some = np.arange(start, min(start + width, V))
+            Y = source.dense(some, each)
+
+            def deviate(Y_k: Block, of: Block, weight: Block = weight[some, None]) -> None:
+                Y_k -= Y_k.sum(axis=1)[:, None] * of
+                Y_k *= weight * scale
+
+            for _ in each(deviate, Y, share):
+                pass
             for _ in each(lambda k, Y=Y: _add_dense(Y[k:], of_fold[k]), range(K)):
                 pass
         own = [of[0].copy() for of in of_fold]
-        others = _Rare(source, rare, weight.astype(np.float32), share, scale, each)
+        others = _Rare(source, rare, weight, share, scale, each)
 
         def finish(k: int) -> None:
             of_fold[k][1:] -= own[k]
@@ -112,23 +119,6 @@ def fold_gram(counts: PositionCounts) -> FoldGram:
         for _ in each(finish, range(K)):
             pass
     return FoldGram(pairs, K, source)
-
-
-def _dense(
-    source: FoldedColumns, some: slice, weight: Block, share: Block, scale: Block, each: Each
-) -> Block:
-    """Y (K, V, n) of some tokens."""
-    K, n = share.shape
-    Y = np.empty((K, some.stop - some.start, n), dtype=np.float32)
-
-    def fill(k: int) -> None:
-        source.fold(k)[some].toarray(out=Y[k])
-        Y[k] -= Y[k].sum(axis=1)[:, None] * share[k]
-        Y[k] *= weight[some, None] * scale
-
-    for _ in each(fill, range(K)):
-        pass
-    return Y
 
 
 def _add_dense(Y: Block, pairs: Block) -> None:

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from posgeom.counts import PositionCounts
-from posgeom.side_by_side import side_by_side
+from posgeom.side_by_side import Each, side_by_side
 
 FloatArray = NDArray[np.float64]
 Block = NDArray[np.float32]
@@ -96,6 +96,13 @@ class FoldedColumns:
         part = slice(ends[0], ends[-1])
         entries = self.values[part], self.rows[part], ends - ends[0]
         return csr_array(entries, shape=(len(self.totals), self.seen.shape[1]))
+
+    def dense(self, tokens: NDArray[np.intp], each: Each) -> Block:
+        """(K, tokens, n) the counts of some tokens."""
+        C = np.empty((len(self.N), len(tokens), self.N.shape[1]), dtype=np.float32)
+        for _ in each(lambda k: self.fold(k)[tokens].toarray(out=C[k]), range(len(C))):
+            pass
+        return C
 
     def lumped(self, common: int) -> Self:
         """The same with all tokens but the last ones lumped into one: those seen once, too."""

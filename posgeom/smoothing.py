@@ -22,6 +22,8 @@ WIDTH = 4  # vectors of the blocks by whose products directions are found,
 SPARE = 12  # so many products more than directions
 _SPREAD = 80_000_000  # entries of a matrix for all sets of a batch: 320 MB
 _STRETCH = 5_000_000  # coefficients of a stretch of tokens: 20 MB
+_BLOCK = 25_000_000  # entries of a dense block of counts: 100 MB
+_SUMS = 900_000  # of its sums over sets that one thread works on: 3.6 MB
 _PART = 300_000  # coefficients that one thread works on: 1.2 MB
 
 
@@ -47,11 +49,13 @@ class FoldedTokens:
         often, rest = order[: SAMPLED // 2], order[SAMPLED // 2 :]
         some = rest[:: max(1, len(rest) // (SAMPLED // 2))]
         weights = np.repeat([1, len(rest) / max(1, len(some))], [len(often), len(some)])
+        sample = np.concatenate([often, some])
+        rising = np.argsort(sample)
         return cls(
             columns=columns,
             pooled=np.sqrt(columns.totals / columns.N.sum()).astype(np.float32),
-            sample=np.concatenate([often, some]),
-            weights=weights.astype(np.float32),
+            sample=sample[rising],
+            weights=weights[rising].astype(np.float32),
         )
 
     def most_sets(self, rank: int) -> int:
@@ -156,10 +160,12 @@ class Smoothed:
             yield some, room[:, : len(some)]
 
     def _coefficients(self, tokens: NDArray[np.intp], Z: Block, each: Each) -> None:
-        """Write z of some tokens into Z, (S, tokens, rank + 1)."""
+        """Write z of some tokens, in rising order, into Z, (S, tokens, rank + 1)."""
         from posgeom.fold_products import add_products
 
         X = self.tokens.columns
+        n = X.N.shape[1]
+        rare = int(np.searchsorted(tokens, len(X.totals) - X.n_frequent))
         width = max(1, _PART // (Z.shape[0] * Z.shape[2]))
 
         def fill(start: int) -> None:
@@ -169,6 +175,18 @@ class Smoothed:
                 X.rows, X.values, X.begins, tokens[part], self._fit, self._sets, Z[:, part]
             )
 
-        starts = range(0, len(tokens), width)
-        for _ in each(fill, reversed(starts)):  # the last ones have the most entries
+        for _ in each(fill, reversed(range(0, rare, width))):  # the last ones have most entries
             pass
+        sets, fit = self._of_folds
+        few = max(1, _SUMS // (len(Z) * n))
+        for first in range(rare, len(tokens), max(1, _BLOCK // X.N.size)):
+            C = X.dense(tokens[first : first + max(1, _BLOCK // X.N.size)], each)
+
+            def multiply(start: int, first: int = first, C: Block = C) -> None:
+                some = C[:, start : start + few]
+                sums = sets.astype(np.float32) @ some.reshape(len(some), -1)
+                part = slice(first + start, first + start + some.shape[1])
+                np.matmul(sums.reshape(len(Z), -1, n), fit, out=Z[:, part])
+
+            for _ in each(multiply, range(0, C.shape[1], few)):
+                pass
