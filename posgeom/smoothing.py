@@ -161,32 +161,39 @@ class Smoothed:
 
     def _coefficients(self, tokens: NDArray[np.intp], Z: Block, each: Each) -> None:
         """Write z of some tokens, in rising order, into Z, (S, tokens, rank + 1)."""
+        columns = self.tokens.columns
+        rare = int(np.searchsorted(tokens, len(columns.totals) - columns.n_frequent))
+        self._by_entries(tokens[:rare], Z[:, :rare], each)
+        width = max(1, _BLOCK // columns.N.size)
+        for start in range(rare, len(tokens), width):
+            part = slice(start, start + width)
+            self._by_products(columns.dense(tokens[part], each), Z[:, part], each)
+
+    def _by_entries(self, tokens: NDArray[np.intp], Z: Block, each: Each) -> None:
+        """z of rare tokens, one entry of the counts after another."""
         from posgeom.fold_products import add_products
 
         X = self.tokens.columns
-        n = X.N.shape[1]
-        rare = int(np.searchsorted(tokens, len(X.totals) - X.n_frequent))
         width = max(1, _PART // (Z.shape[0] * Z.shape[2]))
 
         def fill(start: int) -> None:
-            part = slice(start, start + width)
-            Z[:, part] = 0
-            add_products(
-                X.rows, X.values, X.begins, tokens[part], self._fit, self._sets, Z[:, part]
-            )
+            some, z = tokens[start : start + width], Z[:, start : start + width]
+            z[:] = 0
+            add_products(X.rows, X.values, X.begins, some, self._fit, self._sets, z)
 
-        for _ in each(fill, reversed(range(0, rare, width))):  # the last ones have most entries
+        for _ in each(fill, reversed(range(0, len(tokens), width))):  # the last have most entries
             pass
+
+    def _by_products(self, counts: Block, Z: Block, each: Each) -> None:
+        """z of frequent tokens, by sums over sets of their dense counts (K, tokens, n)."""
         sets, fit = self._of_folds
-        few = max(1, _SUMS // (len(Z) * n))
-        for first in range(rare, len(tokens), max(1, _BLOCK // X.N.size)):
-            C = X.dense(tokens[first : first + max(1, _BLOCK // X.N.size)], each)
+        S, (K, V, n) = len(Z), counts.shape
+        width = max(1, _SUMS // (S * n))
 
-            def multiply(start: int, first: int = first, C: Block = C) -> None:
-                some = C[:, start : start + few]
-                sums = sets.astype(np.float32) @ some.reshape(len(some), -1)
-                part = slice(first + start, first + start + some.shape[1])
-                np.matmul(sums.reshape(len(Z), -1, n), fit, out=Z[:, part])
+        def fill(start: int) -> None:
+            some = counts[:, start : start + width].reshape(K, -1)
+            sums = (sets.astype(np.float32) @ some).reshape(S, -1, n)
+            np.matmul(sums, fit, out=Z[:, start : start + width])
 
-            for _ in each(multiply, range(0, C.shape[1], few)):
-                pass
+        for _ in each(fill, range(0, V, width)):
+            pass

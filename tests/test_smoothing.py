@@ -65,8 +65,12 @@ def test_directions_of_matrices_of_low_rank_are_orthonormal():
 
 
 @pytest.mark.parametrize("stretch", [10**9, 500])
-def test_coefficients_are_products_of_the_counts(monkeypatch, stretch):
+@pytest.mark.parametrize("frequent", [0, 0.3, 2])
+def test_coefficients_are_products_of_the_counts(monkeypatch, stretch, frequent):
     """Of all tokens at once, or of a few at a time: z = (Bᵀ diag(N) B)⁻¹ Bᵀ X, and B z fits X/N."""
+    monkeypatch.setattr("posgeom.folded_columns.FREQUENT", frequent)  # all tokens, some, or none
+    monkeypatch.setattr("posgeom.smoothing._BLOCK", stretch * 8)
+    monkeypatch.setattr("posgeom.smoothing._SUMS", stretch)
     monkeypatch.setattr("posgeom.smoothing.SAMPLED", 40)
     monkeypatch.setattr("posgeom.smoothing._STRETCH", stretch)
     monkeypatch.setattr("posgeom.smoothing._PART", stretch // 3)
