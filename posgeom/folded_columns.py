@@ -29,7 +29,7 @@ class FoldedColumns:
     rows    (E,) position of each entry, fold by fold, in each token by token
     values  (E,) float32, the entries
     begins  (K, V + 1) where the entries of each fold and token begin, and the last ones end
-    totals  (V,) of the tokens, rising
+    totals  (V,) of the tokens, rising; of lumped ones, which come first, as it may be
     seen    (K, n) those of N that are counted here
     """
 
@@ -58,7 +58,7 @@ class FoldedColumns:
             entries = C.data[part].astype(np.float32), rank[C.indices[part]], ends - ends[0]
             columns = csr_array(entries, shape=(n, len(rank))).tocsc()
             at = columns.indptr[first]
-            once = np.bincount(columns.indices[:at], minlength=n)
+            once = np.bincount(columns.indices[:at], columns.data[:at], minlength=n)
             rows = columns.indices[at:].astype(np.int32, copy=False)
             begins = columns.indptr[first:].astype(np.int64) - at
             return rows, columns.data[at:], begins, N[k] - once

@@ -96,8 +96,8 @@ def ritz_pairs(M: Block, r: int, width: int, products: int) -> tuple[Block, Bloc
 def _orthonormal_beside(V: Block, W: Block) -> Block:
     """Orthonormal rows (T, w, n) that span those of W, less what lies in the rows of V.
 
-    By the eigenvectors of W Wᵀ (Stathopoulos & Wu 2002), in a third of the time of a QR
-    decomposition, which is taken where the rows are all but dependent: it gives more of them then.
+    By the eigenvectors of W Wᵀ (Stathopoulos & Wu 2002), which take less time than a QR
+    decomposition.  That is taken where the rows are all but dependent: it gives as many then.
     """
     across = V.transpose(0, 2, 1)
     for _ in range(2):  # once leaves rounding
@@ -138,7 +138,7 @@ def largest_ritz_values(M: Block, products: int, tolerance: float) -> FloatArray
     v = np.tile(start / np.linalg.norm(start), (T, 1))
     # matrices are brought to about 1: squares of what float32 holds would be lost in it
     size = np.sqrt(np.square(M @ v[:, :, None], dtype=np.float64).sum(axis=1))
-    size[size == 0] = 1
+    size[size < 1e-37] = 1  # of nothing but zeros, as far as float32 goes
     unit = (1 / size).astype(np.float32)
     before, off, most = np.zeros_like(v), np.zeros((T, 1), np.float32), np.zeros((T, 1))
     diagonal, below = np.zeros((2, T, n))

@@ -275,6 +275,8 @@ def test_how_the_work_is_cut_leaves_the_estimate_alone(monkeypatch):
     gram = fold_gram(counts)
     whole = debiased_squares(counts, gram, 2)
     monkeypatch.setattr("posgeom.smoothing._SPREAD", 60_000)
+    for limit in ("_STRETCH", "_BLOCK", "_SUMS", "_PART"):
+        monkeypatch.setattr(f"posgeom.smoothing.{limit}", 9_000)
     monkeypatch.setattr("posgeom.debias._CACHED", 5_000)
     monkeypatch.setattr("posgeom.side_by_side.threads", lambda: 3)
     cut = debiased_squares(counts, gram, 2)

@@ -56,6 +56,16 @@ def test_what_is_found_of_a_set_owes_nothing_to_the_sets_beside_it(of_sets):
         assert lost(alone, main_directions(of_sets, 3)[s]) < 1e-9
 
 
+@pytest.mark.parametrize("scale", [1e-30, 1e9])
+def test_directions_are_found_at_every_scale(of_sets, scale):
+    """Squares of the smallest are below what float32 holds, those of the largest above."""
+    size = np.abs(of_sets).max()
+    for U, V in zip(
+        main_directions(of_sets, 2), main_directions(of_sets * (scale / size), 2), strict=True
+    ):
+        assert lost(U, V) < 1e-8
+
+
 def test_directions_of_matrices_of_low_rank_are_orthonormal():
     """Products that hold nothing new: blocks are filled up with anything at right angles."""
     X = np.random.default_rng(0).standard_normal((SMALL + 12, 2)).astype(np.float32)
