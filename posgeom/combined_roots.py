@@ -36,7 +36,7 @@ def choose_nodes(smoothed: Smoothed) -> Nodes:
     tokens = smoothed.tokens
     m, weights = tokens.pooled[tokens.sample], tokens.weights
     Z = smoothed.sampled
-    E, other = (roots(smoothed.B[s], Z[s], m, weights)[0] for s in (0, 1))
+    E, other = (roots(smoothed.B[s], Z[s], m, weights)[0] * np.sqrt(weights) for s in (0, 1))
     noise = E - other
     noise -= noise.mean(axis=0)  # what all positions have in common is not in their distances
     lost = LOST * np.square(noise, dtype=np.float64).sum()
@@ -50,14 +50,13 @@ def choose_nodes(smoothed: Smoothed) -> Nodes:
 
 
 def roots(B: Block, Z: Block, m: Block, weights: Block) -> tuple[Block, FloatArray]:
-    """E = √p̃ − m (n, V) times the root of the weights, and the sum of p̃ cut off below 0, (n,)."""
+    """E = √p̃ − m (n, V), and the weighted sum of p̃ cut off below 0, (n,)."""
     E = B @ Z.T
     zeros = np.zeros_like(m)  # NumPy is four times slower with a single one
     cut = (np.minimum(E, zeros) @ -weights).astype(np.float64)
     np.maximum(E, zeros, out=E)
     np.sqrt(E, out=E)
     E -= m
-    E *= np.sqrt(weights)
     return E, cut
 
 
@@ -72,7 +71,7 @@ def root_profiles(smoothed: Smoothed, nodes: Nodes, each: Each) -> "list[RootPro
         B, sums = smoothed.B[s], smoothed.sums[s]
         if Z is None:
             return RootProfile(B, sums, nodes)
-        return RootProfile(B, sums, nodes, *roots(B, Z[s], m, weights))
+        return RootProfile(B, sums, nodes, weights, *roots(B, Z[s], m, weights))
 
     return list(each(profile, range(len(smoothed.B))))
 
@@ -81,7 +80,7 @@ class RootProfile:
     """√p̃ − m of one set of folds at the nodes, as the tokens stream by; m: pooled root profile.
 
     B, sums  of the set, see Smoothed
-    E, cut   of a sample of tokens, see roots; not needed where all positions are nodes
+    E, cut   of a sample of tokens with weights, see roots; not needed where all are nodes
     """
 
     def __init__(
@@ -89,15 +88,16 @@ class RootProfile:
         B: Block,
         sums: FloatArray,
         nodes: Nodes,
+        weights: Block | None = None,
         E: Block | None = None,
         cut: FloatArray | None = None,
     ) -> None:
         self._B, self._sums, self._nodes = B[nodes], sums, nodes
         self._T: FloatArray | None = None  # (n, nodes) weights of the nodes in each position
-        if E is not None and cut is not None:
-            A = E[nodes]
+        if weights is not None and E is not None and cut is not None:
+            A = E[nodes] * weights
             wide = A.astype(np.float64)  # nodes may be as many as tokens: M is all but singular
-            M = wide @ wide.T
+            M = wide @ E[nodes].T.astype(np.float64)
             M[np.diag_indices(len(M))] += RIDGE * np.trace(M)
             # SciPy's solvers hold Python's lock, and other threads up
             self._T = (A @ E.T).T.astype(np.float64) @ np.linalg.inv(M)

@@ -124,19 +124,19 @@ def debiased_squares(
     """
     K, n = counts.n_folds, counts.n_positions
     of_these = gram.source.counts is counts  # those of thinned counts are others
-    columns = gram.source if of_these else FoldedColumns.of(counts)
     splits = [np.stack([first, ~first]) for first in balanced_splits(K)]
     jobs = [_with_deletions(first) for first, _ in splits[:JACKKNIFE_SPLITS]]
     jobs += splits[JACKKNIFE_SPLITS:]
     halvings = HALVINGS if n <= SMALL else HALVINGS_OF_MANY
     jobs += [np.stack(parts) for parts in halved_splits(K, halvings)]
-    tokens = FoldedTokens.of(columns)
-    few_tokens = FoldedTokens.of(columns.lumped(n_common(columns)))
     bar = tqdm(total=len(jobs), desc="debias", unit=" splits", leave=False, disable=not progress)
     of_all: list[list[Factors]] = []
     of_few: list[list[Factors]] = []
     nodes: list[Nodes] = []
     with side_by_side(n) as each, bar:
+        columns = gram.source if of_these else FoldedColumns.of(counts, each)
+        tokens = FoldedTokens.of(columns)
+        few_tokens = FoldedTokens.of(columns.lumped(n_common(columns), each))
         for some in _batches(jobs, tokens.most_sets(rank)):
             smoothed = tokens.smooth(np.concatenate(some), gram, rank, each)
             # lumped tokens are smoothed along the directions of all, in both halves of whole splits

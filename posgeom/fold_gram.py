@@ -85,14 +85,14 @@ def fold_gram(counts: PositionCounts) -> FoldGram:
     folds can share them.
     """
     K, n = counts.n_folds, counts.n_positions
-    source = FoldedColumns.of(counts)
-    N = source.N
-    share = (N / np.maximum(N.sum(axis=1, keepdims=True), 1)).astype(np.float32)
-    scale = np.sqrt(1 / np.maximum(N.sum(axis=0), 1)).astype(np.float32)
-    weight = 1 / np.sqrt(source.totals / N.sum() + 1 / N.sum(axis=0).mean()).astype(np.float32)
     pairs = np.zeros((K * (K + 1) // 2, packed_size(n)), dtype=np.float32)
     of_fold = np.split(pairs, np.cumsum(np.arange(K, 1, -1)))  # those of k with k, …, K − 1
     with side_by_side(n) as each:
+        source = FoldedColumns.of(counts, each)
+        N = source.N
+        share = (N / np.maximum(N.sum(axis=1, keepdims=True), 1)).astype(np.float32)
+        scale = np.sqrt(1 / np.maximum(N.sum(axis=0), 1)).astype(np.float32)
+        weight = 1 / np.sqrt(source.totals / N.sum() + 1 / N.sum(axis=0).mean()).astype(np.float32)
         V, width = len(weight), max(1, _BLOCK // (K * n))
         rare = V - source.n_frequent
         for start in range(rare, V, width):

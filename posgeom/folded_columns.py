@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from posgeom.counts import PositionCounts
-from posgeom.side_by_side import Each, side_by_side
+from posgeom.side_by_side import Each
 
 FloatArray = NDArray[np.float64]
 Block = NDArray[np.float32]
@@ -42,7 +42,7 @@ class FoldedColumns:
     seen: FloatArray = field(repr=False)
 
     @classmethod
-    def of(cls, counts: PositionCounts) -> Self:
+    def of(cls, counts: PositionCounts, each: Each = map) -> Self:
         """The columns of counts."""
         C, n = counts.counts, counts.n_positions
         N = counts.fold_totals.astype(np.float64)
@@ -63,9 +63,8 @@ class FoldedColumns:
             begins = columns.indptr[first:].astype(np.int64) - at
             return rows, columns.data[at:], begins, N[k] - once
 
-        with side_by_side(n) as each:
-            folds = each(turned, range(counts.n_folds))
-            return cls._joined(counts, N, totals[order[first:]], folds)
+        folds = each(turned, range(counts.n_folds))
+        return cls._joined(counts, N, totals[order[first:]], folds)
 
     @classmethod
     def _joined(
@@ -104,7 +103,7 @@ class FoldedColumns:
             pass
         return C
 
-    def lumped(self, common: int) -> Self:
+    def lumped(self, common: int, each: Each = map) -> Self:
         """The same with all tokens but the last ones lumped into one: those seen once, too."""
         N = self.N
         kept = slice(len(self.totals) - common, len(self.totals))
@@ -121,4 +120,4 @@ class FoldedColumns:
             )
 
         totals = np.append(N.sum() - self.totals[kept].sum(), self.totals[kept])
-        return self._joined(self.counts, N, totals, map(one, range(len(N))))
+        return self._joined(self.counts, N, totals, each(one, range(len(N))))

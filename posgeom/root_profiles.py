@@ -12,7 +12,7 @@ from typing import Any, Self, TypeVar
 import numpy as np
 from numpy.typing import NDArray
 from scipy.sparse import csc_array, csr_array
-from threadpoolctl import threadpool_info, threadpool_limits
+from threadpoolctl import ThreadpoolController, threadpool_limits
 
 FloatArray = NDArray[np.float64]
 T = TypeVar("T")
@@ -171,9 +171,10 @@ class RootProfiles:
             pool.shutdown(cancel_futures=True)  # an end that is asked for does not wait for all
 
 
-def threads() -> int:
+def threads(libraries: ThreadpoolController | None = None) -> int:
     """How many threads the matrix products of this process may have (OMP_NUM_THREADS)."""
-    return max([int(pool["num_threads"]) for pool in threadpool_info()], default=1)
+    pools = (libraries or ThreadpoolController()).info()
+    return max([int(pool["num_threads"]) for pool in pools], default=1)
 
 
 def _held(S: csr_array) -> NDArray[np.int64]:

@@ -5,7 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from typing import Any
 
-from threadpoolctl import threadpool_limits
+from threadpoolctl import ThreadpoolController
 
 from posgeom.root_profiles import threads
 
@@ -20,6 +20,7 @@ def side_by_side(n: int) -> Iterator[Each]:
 
     Several threads of BLAS within a small product would wait for each other, 30 times longer.
     """
-    workers = 1 if n <= SMALL else threads()  # asked before BLAS is held to one for each of them
-    with threadpool_limits(1), ThreadPoolExecutor(workers) as pool:
+    libraries = ThreadpoolController()
+    workers = 1 if n <= SMALL else threads(libraries)  # before BLAS is held to one for each of them
+    with libraries.limit(limits=1), ThreadPoolExecutor(workers) as pool:
         yield map if n <= SMALL else pool.map

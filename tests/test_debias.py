@@ -278,7 +278,7 @@ def test_how_the_work_is_cut_leaves_the_estimate_alone(monkeypatch):
     for limit in ("_STRETCH", "_BLOCK", "_SUMS", "_PART"):
         monkeypatch.setattr(f"posgeom.smoothing.{limit}", 9_000)
     monkeypatch.setattr("posgeom.debias._CACHED", 5_000)
-    monkeypatch.setattr("posgeom.side_by_side.threads", lambda: 3)
+    monkeypatch.setattr("posgeom.side_by_side.threads", lambda libraries: 3)
     cut = debiased_squares(counts, gram, 2)
     for key in ("squared", "replicates", "halves", "lumped"):
         a, b = getattr(whole, key), getattr(cut, key)

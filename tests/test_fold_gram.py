@@ -65,5 +65,5 @@ def test_sums_are_those_of_sums_of_deviations(monkeypatch, counts, Y, at_a_time)
 def test_threads_leave_the_pairs_alone(monkeypatch):
     counts = draw_counts(SyntheticCorpus("decay", 140, 200, 300), folds=8)
     one = fold_gram(counts).pairs
-    monkeypatch.setattr("posgeom.side_by_side.threads", lambda: 3)
+    monkeypatch.setattr("posgeom.side_by_side.threads", lambda libraries: 3)
     assert np.array_equal(fold_gram(counts).pairs, one)
