@@ -83,12 +83,17 @@ class FoldedTokens:
         scale = np.sqrt(of_folds.sum(axis=0)) / np.maximum(N, 1)
         B = np.concatenate([np.ones((*N.shape, 1)), U * scale[:, :, None]], axis=2)
         normal = B.transpose(0, 2, 1) @ (N[:, :, None] * B)
-        try:
-            # thinning may leave these folds without a token at some position, where U is 0
-            inverse = np.linalg.inv(normal) if N.all() else np.linalg.pinv(normal)
-        except np.linalg.LinAlgError:  # of two alike positions, forced apart, U may be one number
-            inverse = np.linalg.pinv(normal)
+        # thinning may leave a set of folds without a token at some position, where U is 0
+        inverse = np.stack([_inverse(A, of_set.all()) for A, of_set in zip(normal, N, strict=True)])
         return B.astype(np.float32), (B @ inverse.transpose(0, 2, 1)).astype(np.float32)
+
+
+def _inverse(A: FloatArray, full: Any) -> FloatArray:
+    """A⁻¹, or the pseudo-inverse where a position has no token, not full, or A is singular."""
+    try:
+        return np.asarray(np.linalg.inv(A) if full else np.linalg.pinv(A))
+    except np.linalg.LinAlgError:  # of two alike positions, forced apart, U may be one number
+        return np.asarray(np.linalg.pinv(A))
 
 
 def main_directions(M: Block, r: int) -> NDArray[Any]:
